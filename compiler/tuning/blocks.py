@@ -56,11 +56,16 @@ class Blocks:
     """CPU time of the thread; all NaN if several threads ran."""
     wall: FloatArray
     disturbed: NDArray[np.bool_]
-    """For each block, whether other processes took cores away during one of its runs."""
+    """For each block and arm, whether other processes took cores away during that run."""
+
+    @property
+    def undisturbed(self) -> FloatArray:
+        """The wall times, NaN where the run was disturbed. The block keeps its other times: a long block is hardly ever undisturbed as a whole."""
+        return np.where(self.disturbed, np.nan, self.wall)
 
     def deciding(self, threads: int) -> FloatArray:
-        """The times that decide: CPU time for one thread, which other processes hardly change, else the wall time of undisturbed blocks."""
-        return self.cpu if threads == 1 else self.wall[~self.disturbed]
+        """The times that decide: CPU time for one thread, which other processes hardly change, else the wall time of undisturbed runs."""
+        return self.cpu if threads == 1 else self.undisturbed
 
 
 def read_blocks(entry: Entry, measurement: Measurement, turns: Turns) -> Blocks:
@@ -74,8 +79,9 @@ def read_blocks(entry: Entry, measurement: Measurement, turns: Turns) -> Blocks:
     wall = cpu.copy()
     cpu[rows, columns] = _logarithms(sample.cpu for sample in samples).reshape(count, size)
     wall[rows, columns] = _logarithms(sample.wall for sample in samples).reshape(count, size)
-    disturbed = [any(turns.disturbed[block * size : (block + 1) * size]) for block in range(count)]
-    return Blocks(cpu, wall, np.array(disturbed, dtype=np.bool_))
+    disturbed = np.zeros(cpu.shape, dtype=np.bool_)
+    disturbed[rows, columns] = np.array(turns.disturbed[: count * size], dtype=np.bool_).reshape(count, size)
+    return Blocks(cpu, wall, disturbed)
 
 
 def _logarithms(seconds: Iterable[float | None]) -> FloatArray:
@@ -88,13 +94,13 @@ def samples_of(contest: Contest, blocks: Sequence[Blocks], phase: Phase, threads
     """The samples of each arm but the incumbent, as records, relative to the incumbent: by CPU time and wall for one thread, else by wall alone."""
     if not blocks:
         return []
-    undisturbed = np.concatenate([block.wall[~block.disturbed] for block in blocks])
-    discarded = sum(int(block.disturbed.sum()) for block in blocks)
+    undisturbed = np.concatenate([block.undisturbed for block in blocks])
+    disturbed = np.concatenate([block.disturbed for block in blocks])
     found = []
     for arm in range(1, len(contest.arms)):
         if threads == 1:
             found.append(_samples(contest, arm, np.concatenate([block.cpu for block in blocks]), phase, "cpu", 0))
-        found.append(_samples(contest, arm, undisturbed, phase, "wall", discarded))
+        found.append(_samples(contest, arm, undisturbed, phase, "wall", int((disturbed[:, arm] | disturbed[:, 0]).sum())))
     return [samples for samples in found if samples.log_ratios]
 
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from stepwell.analysis.estimates import Statistic
 from stepwell.database.records import Phase, Samples
 from stepwell.dialects.support.errors import InputError, shown
@@ -55,7 +57,7 @@ class Outcome:
     deviation: float
     """The standard deviation of the log ratio of two arms in a process."""
     discarded: int
-    """The number of blocks that were thrown away, because other processes took cores."""
+    """The number of times that were thrown away, because other processes took cores during the run."""
     failed: Fault | None = None
     """The fault of the incumbent itself, for which the contest was given up."""
     notes: tuple[str, ...] = ()
@@ -161,7 +163,7 @@ class Competition:
 
     def _outcome(self, name: str) -> Outcome:
         race, blocks, failed = self.races[name], self.blocks[name], self.failed.get(name)
-        rows = [len(block.deciding(self.threads)) for block in blocks]
+        rows = [len(block.wall) for block in blocks]
         return Outcome(
             best=0 if failed else race.best(),
             decided=race.decided,
@@ -176,17 +178,17 @@ class Competition:
 
 
 def discarded(blocks: Sequence[Blocks], threads: int) -> int:
-    """The number of blocks that decide nothing because they were disturbed: with one thread none, as CPU time decides."""
+    """The number of times that decide nothing because their runs were disturbed: with one thread none, as CPU time decides."""
     return 0 if threads == 1 else sum(int(block.disturbed.sum()) for block in blocks)
 
 
 def disturbance(blocks: Sequence[Blocks], threads: int) -> list[str]:
-    """A sentence if more than a third of the blocks were thrown away."""
-    total = sum(len(block.disturbed) for block in blocks)
+    """A sentence if more than a third of the times were thrown away."""
+    total = sum(int((~np.isnan(block.wall)).sum()) for block in blocks)
     lost = discarded(blocks, threads)
     if 3 * lost <= total:
         return []
-    return [f"Other processes took cores away: {lost} of {total} blocks were thrown away. Tune on an idle machine, or with fewer threads."]
+    return [f"Other processes took cores away: {lost} of {total} times were thrown away. Tune on an idle machine, or with fewer threads."]
 
 
 def ignore(_: Competition) -> None:

@@ -46,7 +46,7 @@ class Confirmation:
     """The number of processes with usable times."""
     samples: tuple[Samples, ...]
     discarded: int
-    """The number of blocks that were thrown away, because other processes took cores."""
+    """The number of times that were thrown away, because other processes took cores during the run."""
     fault: Fault | None = None
     """The fault of the candidate or of the incumbent; then it is not accepted."""
     notes: tuple[str, ...] = ()

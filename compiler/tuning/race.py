@@ -16,7 +16,7 @@ PRIOR_FREEDOM = 5.0
 PRIOR_SAMPLE = 0.02
 """The standard deviation of the log time of one sample before anything is measured."""
 PRIOR_PLACE = 0.005
-"""The standard deviation of the log ratio of two arms from process to process, before it is measured: where code and data lie differs."""
+"""The standard deviation of the log time of an arm from process to process, before it is measured: its code and data lie elsewhere."""
 TUNED = 0.02
 """The log ratio that the confidence sequence finds soonest: most losers lose by more, and it is a little wide for closer ones."""
 
@@ -43,8 +43,9 @@ class Race:
     """The race of one contest: arm 0 is the incumbent, arm 1 its twin, the others are candidates.
 
     Each call of `add` brings the blocks of one process. The code of an arm lies elsewhere in each process, which changes its time a little, so
-    processes, not blocks, are the independent units: the log ratio of two arms in a process has a variance from blocks and one between processes.
-    Both are estimated over all arms. Arms are compared by a confidence sequence (`mixture_radius`), so looking after each process costs no validity.
+    processes, not blocks, are the independent units: the mean log time of an arm in a process varies with the samples and with the place. Both
+    variances are estimated over all arms. Arms are compared by a confidence sequence (`mixture_radius`), so a look after each process costs no
+    validity.
     """
 
     def __init__(self, arms: int, rules: Rules) -> None:
@@ -56,8 +57,8 @@ class Race:
         """The arms that are still in the race; the incumbent and its twin always are."""
         self.decided = arms == 2
         self._effects: list[BlockEffects] = []
-        self._place = PRIOR_PLACE**2
-        self._sample = PRIOR_SAMPLE**2
+        self._place, self._place_doubt = PRIOR_PLACE**2, 0.0
+        self._sample, self._sample_doubt = PRIOR_SAMPLE**2, 0.0
 
     @property
     def processes(self) -> int:
@@ -119,7 +120,7 @@ class Race:
 
     def deviation(self, blocks: float) -> float:
         """The standard deviation of the log ratio of two arms in a process of `blocks` blocks."""
-        return math.sqrt(self._place + 2 * self._sample / blocks)
+        return math.sqrt(2 * self._place + 2 * self._sample / blocks)
 
     def _fastest(self, ratios: FloatArray) -> int | None:
         """The live candidate with the smallest log ratio."""
@@ -127,13 +128,17 @@ class Race:
         return min(measured, key=lambda arm: ratios[arm], default=None)
 
     def _relative(self, reference: int, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """The log ratios of all arms to one of them, and the radii of their confidence sequences; NaN and infinite without a common process."""
+        """The log ratios of all arms to one of them, and the radii of their confidence sequences; NaN and infinite without a common process.
+
+        The sequences are for known variances. Estimated ones are raised by one standard error, since the intervals would be too narrow at first.
+        """
+        place, sample = self._place * (1 + self._place_doubt), self._sample * (1 + self._sample_doubt)
         counts = np.array([effects.counts for effects in self._effects])
         means = np.array([effects.means for effects in self._effects])
         ratios = means - means[:, [reference]]
         known = ~np.isnan(ratios)
         with np.errstate(divide="ignore", invalid="ignore"):
-            weights = np.where(known, 1 / (self._place + self._sample * (1 / counts + 1 / counts[:, [reference]])), 0.0)
+            weights = np.where(known, 1 / (2 * place + sample * (1 / counts + 1 / counts[:, [reference]])), 0.0)
             information = weights.sum(axis=0)
             mean = np.sum(np.where(known, ratios, 0.0) * weights, axis=0) / information
         radius = mixture_radius(information, alpha, 2 * math.log(1 / alpha) / TUNED**2)
@@ -141,25 +146,26 @@ class Race:
         return mean, radius
 
     def _estimate_variances(self) -> None:
-        """The variance of a sample, and the variance of a log ratio between processes by the method of moments, both pooled with their priors."""
-        squares = sum(effects.squares for effects in self._effects)
-        freedom = float(sum(effects.freedom for effects in self._effects))
-        self._sample = (PRIOR_FREEDOM * PRIOR_SAMPLE**2 + squares) / (PRIOR_FREEDOM + freedom)
-        means = np.array([effects.means for effects in self._effects])
-        ratios = means[:, 1:] - means[:, :1]
+        """Estimate the variance of a sample, and that of an arm between processes by the method of moments; both are pooled with their priors."""
+        freedom = PRIOR_FREEDOM + sum(effects.freedom for effects in self._effects)
+        self._sample = (PRIOR_FREEDOM * PRIOR_SAMPLE**2 + sum(effects.squares for effects in self._effects)) / freedom
+        self._sample_doubt = math.sqrt(2 / freedom)
         counts = np.array([effects.counts for effects in self._effects])
-        known = ~np.isnan(ratios)
-        processes = known.sum(axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sampling = np.where(known, self._sample * (1 / counts[:, 1:] + 1 / counts[:, :1]), 0.0).sum(axis=0)
-            centre = np.where(known, ratios, 0.0).sum(axis=0) / processes
-            lost = 1 / processes  # the share of one degree of freedom, for the mean
-        centre[0] = lost[0] = 0.0  # the twin is the incumbent: its true log ratio is 0
-        usable = processes > (np.arange(self.arms - 1) > 0)
-        deviations = np.where(known, (ratios - centre) ** 2, 0.0).sum(axis=0)
-        between = float(np.sum(deviations[usable] - sampling[usable] * (1 - lost[usable])))
-        freedom = float(np.sum((processes * (1 - lost))[usable]))
-        self._place = (PRIOR_FREEDOM * PRIOR_PLACE**2 + max(0.0, between)) / (PRIOR_FREEDOM + freedom)
+        rest = np.array([effects.means for effects in self._effects])
+        known = ~np.isnan(rest)
+        raced = known.any(axis=0)
+        rest, known, counts = rest[:, raced], known[:, raced], counts[:, raced]
+        for _ in range(3):  # least squares for effects of processes and arms: at once if all arms are in all processes, else almost
+            rest = rest - np.nanmean(rest, axis=1)[:, None]
+            centre = np.nanmean(rest, axis=0)
+            if raced[1]:
+                centre[:2] = np.nanmean(rest[:, :2])  # the twin is the incumbent
+            rest = rest - centre
+        between = int(known.sum()) - len(rest) - int(raced.sum()) + 1 + int(raced[1])
+        squares = float(np.nansum(rest**2)) - between * self._sample * float(np.mean(1 / counts[known]))
+        freedom = PRIOR_FREEDOM + between
+        self._place = (PRIOR_FREEDOM * PRIOR_PLACE**2 + max(0.0, squares)) / freedom
+        self._place_doubt = math.sqrt(2 / freedom)
 
     def _decide(self) -> None:
         """The race ends if no candidate is left, or if the best one is known to be within a tie of all others and its own gain is known."""
