@@ -1,8 +1,8 @@
 """Finds which arms make the process of a measurement fail, by halving the set of suspects."""
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import TypeVar
 
 from stepwell.tuning.blocks import Entry, measurement_of
@@ -49,7 +49,7 @@ def _halves(group: Sequence[T]) -> list[tuple[T, ...]]:
     return [part for part in (tuple(group[:middle]), tuple(group[middle:])) if part]
 
 
-def find_faults(device: Device, entries: Sequence[Entry], generator: random.Random, threads: int, timeout: float, stop: Callable[[], bool]) -> Blame:
+def find_faults(device: Device, entries: Sequence[Entry], random: Random, threads: int, timeout: float, stop: Callable[[], bool]) -> Blame:
     """Find the reason why a measurement of these contests failed: arms, or contests whose incumbent fails. Nothing if it does not fail again.
 
     Incumbents and their twins are measured first: without them no other measurement can succeed. Arms of different contests are independent suspects.
@@ -58,7 +58,7 @@ def find_faults(device: Device, entries: Sequence[Entry], generator: random.Rand
     incumbents = {entry.contest.name: Entry(entry.contest, entry.arms[:2]) for entry in entries}
 
     def fault_of_incumbents(names: Sequence[str]) -> Fault | None:
-        return _fault_of(device, [incumbents[name] for name in names], generator, threads, timeout)
+        return _fault_of(device, [incumbents[name] for name in names], random, threads, timeout)
 
     if entries and not stop() and fault_of_incumbents(tuple(incumbents)) is not None:
         blame.contests = halving(tuple(incumbents), fault_of_incumbents, stop)
@@ -67,15 +67,15 @@ def find_faults(device: Device, entries: Sequence[Entry], generator: random.Rand
 
     def fault_of_arms(group: Sequence[tuple[str, int]]) -> Fault | None:
         arms: Mapping[str, list[int]] = {entry.contest.name: [arm for name, arm in group if name == entry.contest.name] for entry in sound}
-        return _fault_of(device, [Entry(entry.contest, (*entry.arms[:2], *arms[entry.contest.name])) for entry in sound], generator, threads, timeout)
+        return _fault_of(device, [Entry(entry.contest, (*entry.arms[:2], *arms[entry.contest.name])) for entry in sound], random, threads, timeout)
 
     if suspects and not blame.contests:
         blame.arms = halving(suspects, fault_of_arms, stop)
     return blame
 
 
-def _fault_of(device: Device, entries: Sequence[Entry], generator: random.Random, threads: int, timeout: float) -> Fault | None:
+def _fault_of(device: Device, entries: Sequence[Entry], random: Random, threads: int, timeout: float) -> Fault | None:
     """The fault of a short measurement, in which each arm runs at least once; None if it succeeds."""
     longest = max(len(entry.arms) for entry in entries)
-    result = device.measure(measurement_of(entries, longest, generator, threads, timeout))
+    result = device.measure(measurement_of(entries, longest, random, threads, timeout))
     return result if isinstance(result, Fault) else None

@@ -1,8 +1,8 @@
 """Randomised blocks: draws which arm runs in which run of the network, and reads the times of the blocks out of a measurement."""
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class Entry:
     """Whether the incumbent alone runs, because the contest is decided."""
 
 
-def draw_turns(sizes: Mapping[str, int], count: int, generator: random.Random) -> tuple[Turn, ...]:
+def draw_turns(sizes: Mapping[str, int], count: int, random: Random) -> tuple[Turn, ...]:
     """`count` runs of the network. `sizes` has the number of arms of each contest; with one arm, it runs in all of them.
 
     Each contest has blocks of its own: as many consecutive runs as it has arms, one for each, in a random order that does not depend on other
@@ -33,14 +33,14 @@ def draw_turns(sizes: Mapping[str, int], count: int, generator: random.Random) -
     """
     columns: dict[str, list[int]] = {}
     for name, size in sizes.items():
-        orders = np.random.default_rng(generator.getrandbits(64)).permuted(np.tile(np.arange(size), (count // size, 1)), axis=1)
+        orders = np.random.default_rng(random.getrandbits(64)).permuted(np.tile(np.arange(size), (count // size, 1)), axis=1)
         columns[name] = [*orders.ravel().tolist(), *[0] * (count % size)]
     return tuple(dict(zip(columns, turn, strict=True)) for turn in zip(*columns.values(), strict=True))
 
 
-def measurement_of(entries: Sequence[Entry], count: int, generator: random.Random, threads: int, timeout: float) -> Measurement:
+def measurement_of(entries: Sequence[Entry], count: int, random: Random, threads: int, timeout: float) -> Measurement:
     """A measurement of `count` runs in blocks; `timeout` in seconds."""
-    turns = draw_turns({entry.contest.name: 1 if entry.idle else len(entry.arms) for entry in entries}, count, generator)
+    turns = draw_turns({entry.contest.name: 1 if entry.idle else len(entry.arms) for entry in entries}, count, random)
     contests = tuple(Contest(entry.contest.name, tuple(entry.contest.arms[arm] for arm in entry.arms)) for entry in entries)
     return Measurement(contests, turns, threads, timeout=timeout)
 

@@ -1,9 +1,9 @@
 """Lets the arms of several contests compete: all contests are measured in the same runs of the network, process after process."""
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
@@ -19,8 +19,11 @@ __all__ = ["Competition", "Outcome", "Pace", "Stage", "compete", "disturbance"]
 
 BARREN = 5
 """Measurements in a row without a usable block or with a fault that does not come back, after which a stage gives up."""
-LEAST_BLOCKS = 3
-"""The least number of blocks of the largest contest in a process."""
+LEAST_BLOCKS, MOST_BLOCKS = 3, 100
+"""Bounds of the number of blocks of the largest contest in a process. Two blocks cannot tell which one has an outlier; after a hundred, the place
+of the code matters more than the noise of the samples, and only another process helps."""
+GRACE = 5.0
+"""Seconds that a process may go on after the deadline before it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ class Outcome:
 class Stage:
     """Measures contests, one process after the other: chooses lengths and time-outs, and hunts for the arms that make a process fail."""
 
-    def __init__(self, device: Device, *, deadline: float, generator: random.Random, threads: int, pace: Pace, clock: Callable[[], float]) -> None:
-        self.device, self.deadline, self.generator, self.threads, self.pace, self.clock = device, deadline, generator, threads, pace, clock
+    def __init__(self, device: Device, *, deadline: float, random: Random, threads: int, pace: Pace, clock: Callable[[], float]) -> None:
+        self.device, self.deadline, self.random, self.threads, self.pace, self.clock = device, deadline, random, threads, pace, clock
         self.turn_seconds = pace.turn
         self.measurements = 0
         """The number of processes that were measured, without those that hunted for faults."""
@@ -82,9 +85,11 @@ class Stage:
 
     def measure(self, entries: Sequence[Entry]) -> tuple[Measurement, Turns | Fault]:
         """Measure blocks of these contests in a fresh process."""
-        least = LEAST_BLOCKS * max(1 if entry.idle else len(entry.arms) for entry in entries)
-        count = max(least, int(self.pace.seconds / self.turn_seconds)) if self.turn_seconds else least
-        measurement = measurement_of(entries, count, self.generator, self.threads, self._timeout(count))
+        largest = max(1 if entry.idle else len(entry.arms) for entry in entries)
+        count = LEAST_BLOCKS * largest
+        if self.turn_seconds:
+            count = max(count, min(MOST_BLOCKS * largest, int(self.pace.seconds / self.turn_seconds)))
+        measurement = measurement_of(entries, count, self.random, self.threads, self._timeout(count))
         begin = self.clock()
         result = self.device.measure(measurement)
         self.measurements += 1
@@ -95,13 +100,14 @@ class Stage:
     def hunt(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, int], Fault], dict[str, Fault]]:
         """After a fault: the faults of arms, and of contests whose incumbent fails. Counts as barren if there are none."""
         timeout = self._timeout(max(len(entry.arms) for entry in entries))
-        blame = find_faults(self.device, entries, self.generator, self.threads, timeout, lambda: self.over)
+        blame = find_faults(self.device, entries, self.random, self.threads, timeout, lambda: self.over)
         self.barren = 0 if blame else self.barren + 1
         return blame.arms, blame.contests
 
     def _timeout(self, count: int) -> float:
-        """Seconds for a process with `count` runs; generous if the time of a run is unknown."""
-        return self.pace.start + (self.pace.slack * count * self.turn_seconds if self.turn_seconds else self.pace.start)
+        """Seconds for a process with `count` runs: generous if the time of a run is unknown, but not far past the deadline."""
+        runs = self.pace.slack * count * self.turn_seconds if self.turn_seconds else self.pace.start
+        return min(self.pace.start + runs, max(0.0, self.deadline - self.clock()) + GRACE)
 
 
 class Competition:
@@ -173,8 +179,15 @@ class Competition:
             deviation=race.deviation(max(1.0, sum(rows) / max(1, len(rows)))),
             discarded=discarded(blocks, self.threads),
             failed=failed,
-            notes=(*self.notes, *disturbance(blocks, self.threads)),
+            notes=(*self.notes, *disturbance(blocks, self.threads), *self._twin_differs(name)),
         )
+
+    def _twin_differs(self, name: str) -> list[str]:
+        """A sentence if the twin is not as fast as the incumbent."""
+        twin = self.races[name].estimates()[1]
+        if twin is None or twin.low <= 1 <= twin.high:
+            return []
+        return [f"Two copies of the same code differ: the ratio of their times is {twin.low:.3f} to {twin.high:.3f}. Trust no gain of that size."]
 
 
 def discarded(blocks: Sequence[Blocks], threads: int) -> int:
@@ -196,7 +209,7 @@ def ignore(_: Competition) -> None:
 
 
 def compete(
-    device: Device, contests: Sequence[Contest], *, deadline: float, generator: random.Random, threads: int = 1, rules: Rules | None = None,
+    device: Device, contests: Sequence[Contest], *, deadline: float, random: Random, threads: int = 1, rules: Rules | None = None,
     pace: Pace | None = None, most: int | None = None, on_progress: Callable[[Competition], None] = ignore,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Outcome]:  # fmt: skip
@@ -208,6 +221,6 @@ def compete(
     `Competition` and a `Stage`, and call `run`. Raises InputError for contests of equal names or without a twin.
     """
     competition = Competition(contests, rules or Rules(), threads)
-    stage = Stage(device, deadline=deadline, generator=generator, threads=threads, pace=pace or Pace(), clock=clock)
+    stage = Stage(device, deadline=deadline, random=random, threads=threads, pace=pace or Pace(), clock=clock)
     competition.run(stage, on_progress, most)
     return competition.outcomes()

@@ -1,10 +1,10 @@
 """Confirms winners: fresh samples from fresh processes, a test for each contest, and a correction for their number."""
 
 import math
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class _Trial:
 
 
 def confirm(
-    device: Device, contests: Sequence[Contest], *, processes: int, deadline: float, generator: random.Random, threads: int = 1,
+    device: Device, contests: Sequence[Contest], *, processes: int, deadline: float, random: Random, threads: int = 1,
     alpha: float = ALPHA, pace: Pace = CONFIRMING, phase: Phase = Phase.CONFIRM, clock: Callable[[], float] = time.monotonic,
     on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Confirmation]:  # fmt: skip
@@ -135,7 +135,7 @@ def confirm(
     with the number of measured processes and `processes`. Raises InputError unless each contest has three arms.
     """
     trials = {contest.name: _Trial(contest) for contest in contests}
-    stage = Stage(device, deadline=deadline, generator=generator, threads=threads, pace=pace, clock=clock)
+    stage = Stage(device, deadline=deadline, random=random, threads=threads, pace=pace, clock=clock)
     while stage.measurements < 2 * processes and not stage.over and stage.barren < BARREN:
         open_trials = {name: trial for name, trial in trials.items() if trial.fault is None}
         if all(len(trial.gains) >= processes for trial in open_trials.values()):
@@ -162,13 +162,13 @@ def _measure(stage: Stage, trials: Mapping[str, _Trial]) -> None:
 
 
 def confirm_whole(
-    device: Device, contest: Contest, *, processes: int, deadline: float, generator: random.Random, threads: int = 1, alpha: float = ALPHA,
+    device: Device, contest: Contest, *, processes: int, deadline: float, random: Random, threads: int = 1, alpha: float = ALPHA,
     pace: Pace = CONFIRMING, clock: Callable[[], float] = time.monotonic,
 ) -> Confirmation:  # fmt: skip
     """Test whether the whole tuned network is faster than the untuned one, as `confirm` does, in a contest named `WHOLE` (untuned, twin, tuned)."""
     if contest.name != WHOLE:
         raise InputError(f"contest: expected the name {WHOLE}, got {shown(contest.name)}")
     return confirm(
-        device, [contest], processes=processes, deadline=deadline, generator=generator, threads=threads, alpha=alpha, pace=pace, phase=Phase.WHOLE,
+        device, [contest], processes=processes, deadline=deadline, random=random, threads=threads, alpha=alpha, pace=pace, phase=Phase.WHOLE,
         clock=clock,
     )[WHOLE]  # fmt: skip

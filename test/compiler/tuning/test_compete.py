@@ -48,7 +48,7 @@ class Watched:
 
 
 def race(device: SimulatedDevice | Watched, contests: Sequence[Contest], threads: int = 1, most: int = 15) -> dict[str, Outcome]:
-    return compete(device, contests, deadline=math.inf, generator=random.Random(1), threads=threads, pace=Pace(seconds=0.4), most=most)
+    return compete(device, contests, deadline=math.inf, random=random.Random(1), threads=threads, pace=Pace(seconds=0.4), most=most)
 
 
 def test_blocks_are_random_and_independent() -> None:
@@ -127,7 +127,7 @@ def test_clocks_that_step_back() -> None:
     assert (outcome.best, outcome.decided) == (2, True)
     # Only the times themselves are lost: with one in five, two of three pairs are left, of those in 25 blocks.
     pace, generator = Pace(seconds=0.8, turn=0.008), random.Random(1)
-    first = compete(replace(DEVICE, steps_back=0.2), contests, deadline=math.inf, generator=generator, pace=pace, most=1)["a"]
+    first = compete(replace(DEVICE, steps_back=0.2), contests, deadline=math.inf, random=generator, pace=pace, most=1)["a"]
     assert all(10 <= len(samples.log_ratios) <= 22 for samples in first.samples)
     assert len(first.samples) == 6
     # Clocks that never work end the race.
@@ -153,18 +153,37 @@ def test_disturbed_runs_of_several_threads_are_thrown_away() -> None:
     assert (alone.best, alone.discarded, alone.notes) == (2, 0, ())
 
 
+def test_a_twin_that_differs_is_said_so() -> None:
+    honest = contest(DEVICE, "a", ["fast", "slow"])
+    planted = Contest("a", (honest.arms[0], replace(honest.arms[1], built=honest.arms[3].built), *honest.arms[2:]))
+    assert race(DEVICE, [honest])["a"].notes == ()
+    assert "Two copies" in race(DEVICE, [planted])["a"].notes[0]
+
+
+def test_measurements_are_neither_too_long_nor_too_short() -> None:
+    entry = Entry(contest(DEVICE, "a", ["fast", "slow"]), (0, 1, 2, 3))
+    now = 0.0
+    for turn, count, timeout in ((0.0, 12, 60.0), (0.01, 150, 37.5), (1e-6, 400, 30.002), (10.0, 12, 105.0)):
+        device = Watched(DEVICE)
+        stage = Stage(device, deadline=100, random=random.Random(1), threads=1, pace=Pace(turn=turn), clock=lambda: now)
+        stage.measure([entry])
+        assert len(device.seen[0].turns) == count
+        assert device.seen[0].timeout == pytest.approx(timeout)
+        assert stage.turn_seconds == pytest.approx(0.0064, rel=0.1)
+
+
 def test_the_deadline_ends_a_race_and_an_interrupt_loses_no_sample() -> None:
     contests = [contest(DEVICE, "a", ["near", "fast", "x"])]
     seconds = itertools.count(0.0, 1.0)
     progress: list[int] = []
     outcome = compete(
-        DEVICE, contests, deadline=5, generator=random.Random(1), pace=Pace(seconds=0.4), rules=Rules(useful=1e-6, tie=1e-6),
+        DEVICE, contests, deadline=5, random=random.Random(1), pace=Pace(seconds=0.4), rules=Rules(useful=1e-6, tie=1e-6),
         clock=lambda: next(seconds), on_progress=lambda competition: progress.append(competition.races["a"].processes),
     )["a"]  # fmt: skip
     assert (outcome.best, outcome.decided) == (3, False)
-    assert progress == [1, 2, 3]  # each process looks at the clock twice
+    assert progress == [1, 2]  # each process looks at the clock three times
     competition = Competition(contests, Rules(), 1)
-    stage = Stage(DEVICE, deadline=math.inf, generator=random.Random(1), threads=1, pace=Pace(), clock=lambda: 0.0)
+    stage = Stage(DEVICE, deadline=math.inf, random=random.Random(1), threads=1, pace=Pace(), clock=lambda: 0.0)
 
     def interrupt(_: Competition) -> None:
         raise KeyboardInterrupt

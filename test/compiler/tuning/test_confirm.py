@@ -23,7 +23,7 @@ DEVICE = SimulatedDevice({f"k{i}": SimulatedSite(0.003, log_ratios=RATIOS, fault
 
 def confirmed(device: SimulatedDevice, contests: Sequence[Contest], processes: int = 8, threads: int = 1, seed: int = 1) -> dict[str, Confirmation]:
     return confirm(
-        device, contests, processes=processes, deadline=math.inf, generator=random.Random(seed), threads=threads, pace=Pace(seconds=0.3),
+        device, contests, processes=processes, deadline=math.inf, random=random.Random(seed), threads=threads, pace=Pace(seconds=0.3),
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_a_disturbed_machine_needs_more_processes_or_says_so() -> None:
 def test_the_deadline_ends_a_confirmation() -> None:
     seconds, progress = itertools.count(0.0, 1.0), []
     found = confirm(
-        DEVICE, [contest(DEVICE, "k0", ["fast"])], processes=50, deadline=10, generator=random.Random(1), clock=lambda: next(seconds),
+        DEVICE, [contest(DEVICE, "k0", ["fast"])], processes=50, deadline=10, random=random.Random(1), clock=lambda: next(seconds),
         on_progress=lambda done, of: progress.append((done, of)),
     )["k0"]  # fmt: skip
     assert progress == [(number, 50) for number in range(1, found.processes + 1)]
@@ -91,12 +91,12 @@ def whole(device: SimulatedDevice, *choices: tuple[str, str]) -> Contest:
 
 def test_the_whole_network_is_tested_against_the_untuned_one() -> None:
     for choices, accepted, truth in (((("k0", "fast"), ("k1", "fast")), True, None), ((("k0", "slow"),), False, None), ((), False, 1.0)):
-        found = confirm_whole(DEVICE, whole(DEVICE, *choices), processes=8, deadline=math.inf, generator=random.Random(2))
+        found = confirm_whole(DEVICE, whole(DEVICE, *choices), processes=8, deadline=math.inf, random=random.Random(2))
         expected = truth or (0.016 + sum(0.003 * math.expm1(RATIOS[text]) for _, text in choices)) / 0.016
         assert found.accepted is accepted
         assert found.ratio.low <= expected <= found.ratio.high
         assert {samples.phase for samples in found.samples} == {Phase.WHOLE}
     with pytest.raises(InputError, match=WHOLE):
-        confirm_whole(DEVICE, contest(DEVICE, "k0", ["fast"]), processes=8, deadline=math.inf, generator=random.Random(1))
+        confirm_whole(DEVICE, contest(DEVICE, "k0", ["fast"]), processes=8, deadline=math.inf, random=random.Random(1))
     with pytest.raises(InputError, match="three arms"):
         confirmed(DEVICE, [contest(DEVICE, "k0", ["fast", "slow"])])

@@ -37,7 +37,7 @@ def test_the_best_arm_is_kept_whatever_disturbs() -> None:
         device = device_of(seed, 2, conditions)
         contests = [contest(device, site, [f"c{i}" for i in range(6)]) for site in device.sites]
         outcomes = compete(
-            device, contests, deadline=math.inf, generator=random.Random(seed), threads=int(conditions.get("threads", 1)), pace=PACE, most=12,
+            device, contests, deadline=math.inf, random=random.Random(seed), threads=int(conditions.get("threads", 1)), pace=PACE, most=12,
         )  # fmt: skip
         regrets += [regret(device, contest, outcomes[contest.name].best) for contest in contests]
         decided += sum(outcome.decided for outcome in outcomes.values())
@@ -55,9 +55,9 @@ def test_identical_arms_are_accepted_in_five_percent_of_the_runs_at_most() -> No
         threads = int(CONDITIONS[seed % 4].get("threads", 1))
         contests = [contest(device, site, ["a", "b", "c"]) for site in device.sites]
         generator = random.Random(seed)
-        outcomes = compete(device, contests, deadline=math.inf, generator=generator, threads=threads, pace=PACE, most=1)
+        outcomes = compete(device, contests, deadline=math.inf, random=generator, threads=threads, pace=PACE, most=1)
         winners = finals(contests, outcomes)
-        confirmed = confirm(device, winners, processes=5, deadline=math.inf, generator=generator, threads=threads, pace=PACE)
+        confirmed = confirm(device, winners, processes=5, deadline=math.inf, random=generator, threads=threads, pace=PACE)
         tested += len(confirmed)
         accepted += any(confirmation.accepted for confirmation in confirmed.values())
     assert tested > 300
@@ -123,7 +123,7 @@ def test_more_processes_for_smaller_gains() -> None:
     counts = []
     for text in ("far", "near"):
         contests = [contest(device, "k0", [text])]
-        outcomes = compete(device, contests, deadline=math.inf, generator=random.Random(1), pace=PACE, most=6)
+        outcomes = compete(device, contests, deadline=math.inf, random=random.Random(1), pace=PACE, most=6)
         assert outcomes["k0"].best == 2
         counts.append(processes_for(outcomes))
     assert counts[0] == 6 < counts[1] <= 20
