@@ -90,11 +90,10 @@ class Stage:
         if self.turn_seconds:
             count = max(count, min(MOST_BLOCKS * largest, int(self.pace.seconds / self.turn_seconds)))
         measurement = measurement_of(entries, count, self.random, self.threads, self._timeout(count))
-        begin = self.clock()
         result = self.device.measure(measurement)
         self.measurements += 1
         if isinstance(result, Turns):
-            self.turn_seconds = (result.seconds or self.clock() - begin) / max(1, len(result.samples))
+            self.turn_seconds = _seconds(result) / max(1, len(result.samples)) or self.turn_seconds
         return measurement, result
 
     def hunt(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, int], Fault], dict[str, Fault]]:
@@ -108,6 +107,11 @@ class Stage:
         """Seconds for a process with `count` runs: generous if the time of a run is unknown, but not far past the deadline."""
         runs = self.pace.slack * count * self.turn_seconds if self.turn_seconds else self.pace.start
         return min(self.pace.start + runs, max(0.0, self.deadline - self.clock()) + GRACE)
+
+
+def _seconds(turns: Turns) -> float:
+    """How long the runs of a measurement took together; at least the times of the contests, if the device does not say."""
+    return turns.seconds or sum(sample.wall or 0.0 for samples in turns.samples for sample in samples.values())
 
 
 class Competition:

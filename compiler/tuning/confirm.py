@@ -13,7 +13,7 @@ from stepwell.database.records import Decision, Phase, Samples
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.tuning.blocks import Blocks, Entry, read_blocks, samples_of
 from stepwell.tuning.compete import BARREN, Outcome, Pace, Stage, discarded, disturbance
-from stepwell.tuning.device import WHOLE, Contest, Device, Fault
+from stepwell.tuning.device import Contest, Device, Fault
 from stepwell.tuning.statistics import block_effects, holm, processes_needed, t_test
 
 __all__ = ["ALPHA", "CONFIRMING", "Confirmation", "confirm", "confirm_whole", "finals", "processes_for"]
@@ -165,10 +165,8 @@ def confirm_whole(
     device: Device, contest: Contest, *, processes: int, deadline: float, random: Random, threads: int = 1, alpha: float = ALPHA,
     pace: Pace = CONFIRMING, clock: Callable[[], float] = time.monotonic,
 ) -> Confirmation:  # fmt: skip
-    """Test whether the whole tuned network is faster than the untuned one, as `confirm` does, in a contest named `WHOLE` (untuned, twin, tuned)."""
-    if contest.name != WHOLE:
-        raise InputError(f"contest: expected the name {WHOLE}, got {shown(contest.name)}")
+    """Test whether the whole tuned network is faster than the untuned one, as `confirm` does. The arms are networks: untuned, twin, tuned."""
     return confirm(
         device, [contest], processes=processes, deadline=deadline, random=random, threads=threads, alpha=alpha, pace=pace, phase=Phase.WHOLE,
         clock=clock,
-    )[WHOLE]  # fmt: skip
+    )[contest.name]  # fmt: skip

@@ -149,8 +149,9 @@ def test_disturbed_runs_of_several_threads_are_thrown_away() -> None:
     assert estimate is not None
     assert estimate.low < math.exp(-0.1) < estimate.high
     # With one thread CPU time decides, which counts in disturbed runs too.
-    alone = race(replace(DEVICE, load=0.4), contests)["a"]
-    assert (alone.best, alone.discarded, alone.notes) == (2, 0, ())
+    alone = race(replace(DEVICE, load=1.0), contests)["a"]
+    assert (alone.best, alone.decided, alone.discarded, alone.notes) == (2, True, 0, ())
+    assert {samples.clock for samples in alone.samples} == {"cpu"}
 
 
 def test_a_twin_that_differs_is_said_so() -> None:
@@ -170,6 +171,12 @@ def test_measurements_are_neither_too_long_nor_too_short() -> None:
         assert len(device.seen[0].turns) == count
         assert device.seen[0].timeout == pytest.approx(timeout)
         assert stage.turn_seconds == pytest.approx(0.0064, rel=0.1)
+    # A device that does not say how long runs took: the times of the contests, without the rest of the network.
+    turns = DEVICE.measure(device.seen[0])
+    assert isinstance(turns, Turns)
+    device.measure = lambda _: replace(turns, seconds=0.0)  # type: ignore[method-assign]
+    stage.measure([entry])
+    assert stage.turn_seconds == pytest.approx(0.0034, rel=0.1)
 
 
 def test_the_deadline_ends_a_race_and_an_interrupt_loses_no_sample() -> None:
@@ -181,7 +188,7 @@ def test_the_deadline_ends_a_race_and_an_interrupt_loses_no_sample() -> None:
         clock=lambda: next(seconds), on_progress=lambda competition: progress.append(competition.races["a"].processes),
     )["a"]  # fmt: skip
     assert (outcome.best, outcome.decided) == (3, False)
-    assert progress == [1, 2]  # each process looks at the clock three times
+    assert progress == [1, 2, 3]  # each process looks at the clock twice, for the deadline and for its time-out
     competition = Competition(contests, Rules(), 1)
     stage = Stage(DEVICE, deadline=math.inf, random=random.Random(1), threads=1, pace=Pace(), clock=lambda: 0.0)
 

@@ -67,6 +67,9 @@ def test_a_disturbed_machine_needs_more_processes_or_says_so() -> None:
     assert busy.accepted
     assert busy.discarded > 0
     assert "thrown away" in busy.notes[0]
+    busier = replace(DEVICE, load=0.8)
+    counts = [confirmed(busier, [contest(DEVICE, "k0", ["fast"])], processes, threads=2)["k0"].processes for processes in (8, 20)]
+    assert counts == [8, 20]
     lost = confirmed(replace(DEVICE, load=1.0), [contest(DEVICE, "k0", ["fast"])], threads=2)["k0"]
     assert (lost.accepted, lost.processes, lost.p) == (False, 0, 1.0)
     assert lost.samples == ()
@@ -96,7 +99,5 @@ def test_the_whole_network_is_tested_against_the_untuned_one() -> None:
         assert found.accepted is accepted
         assert found.ratio.low <= expected <= found.ratio.high
         assert {samples.phase for samples in found.samples} == {Phase.WHOLE}
-    with pytest.raises(InputError, match=WHOLE):
-        confirm_whole(DEVICE, contest(DEVICE, "k0", ["fast"]), processes=8, deadline=math.inf, random=random.Random(1))
     with pytest.raises(InputError, match="three arms"):
         confirmed(DEVICE, [contest(DEVICE, "k0", ["fast", "slow"])])

@@ -118,6 +118,13 @@ def test_the_interval_of_an_arm_holds_at_all_times() -> None:
     assert missed.max() > 0
 
 
+def test_the_twin_shows_what_the_place_of_code_does() -> None:
+    calm, shaky = Race(3, Rules()), Race(3, Rules())
+    for race, twin in ((calm, 0.0), (shaky, 0.05)):
+        race.add(rows(np.random.default_rng(1), [0.0, twin, -0.1], noise=0.001, place=0.0))
+    assert shaky.deviation(10) > 2 * calm.deviation(10)
+
+
 def test_more_processes_for_smaller_gains() -> None:
     device = device_of(1, 1, {}, far=-0.1, near=-0.006)
     counts = []
