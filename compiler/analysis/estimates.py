@@ -9,7 +9,7 @@ __all__ = ["ONE", "Statistic", "quartiles", "ratio_of_rounds"]
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number for many runs, and their spread: the middle half lies between `low` and `high`."""
+    """One number for many runs, and an interval from `low` to `high`: the middle half of the runs, or a confidence interval where that is stated."""
 
     value: float
     low: float

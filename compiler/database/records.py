@@ -97,7 +97,7 @@ class Samples:
     clock: str
     """`cpu` for the thread's CPU time, or `wall`."""
     discarded: int = 0
-    """The number of blocks that were thrown away because other processes took cores."""
+    """The number of blocks whose log ratio was thrown away because other processes took cores during one of its two runs."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 from stepwell.database.records import State
 
+WHOLE = "@main"
+"""The name of the contest of the whole network: untuned, its twin, and tuned. It is the only one in its measurements."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -71,6 +74,8 @@ class Turns:
     """For each run, the times by contest."""
     disturbed: Sequence[bool]
     """For each run, whether other processes took cores away from it."""
+    seconds: float = 0.0
+    """Seconds by the clock that the runs took together, without loading and warm-up; 0 if unknown."""
 
 
 @dataclass(frozen=True)
