@@ -27,6 +27,9 @@ class Space(Protocol):
     def near(self, text: str) -> Sequence[str]:
         """The legal candidates that differ in one knob from `text` (and in others only as needed)."""
 
+    def move(self, text: str, random: Random) -> str:
+        """A random one of `near`, found without listing all of them; `text` itself if none was found."""
+
     def lines(self, text: str) -> Mapping[str, Sequence[str]]:
         """For each knob, the legal candidates that differ from `text` in that knob alone, ordered by its value, `text` among them."""
 

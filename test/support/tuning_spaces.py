@@ -46,6 +46,9 @@ class Grid:
     def near(self, text: str) -> list[str]:
         return [other for line in self.lines(text).values() for other in line if other != text]
 
+    def move(self, text: str, random: Random) -> str:
+        return random.choice(self.near(text) or [text])
+
     def lines(self, text: str) -> dict[str, list[str]]:
         point = self.point(text)
         found = {}

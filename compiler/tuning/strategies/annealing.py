@@ -40,14 +40,10 @@ def anneal(space: Space, chains: list[str], scores: Scores, random: Random) -> N
     scores.add(chains)
     chains = [text for text in chains if text in scores.known]
     hottest = spread([scores.known[text] for text in chains])
-    near: dict[str, Sequence[str]] = {}
     for _ in range(ROUNDS * (scores.left // (TRIES * len(chains)) + 1)):
         if scores.left == 0:
             break
-        for text in chains:
-            if text not in near:
-                near[text] = space.near(text)
-        steps = [random.sample(near[text], min(TRIES, len(near[text]))) for text in chains]
+        steps = [[space.move(text, random) for _ in range(TRIES)] for text in chains]
         scores.add(text for step in steps for text in step)
         temperature = hottest * scores.left_share
         for chain, step in enumerate(steps):

@@ -41,23 +41,20 @@ class Genetic:
 def evolve(space: Space, population: list[str], size: int, scores: Scores, random: Random) -> None:
     """Let generations of `size` candidates follow each other until the effort is spent. The result is in `scores`."""
     scores.add(population)
-    near: dict[str, Sequence[str]] = {}
     for _ in range(ROUNDS * (scores.left // size + 1)):
         if scores.left == 0:
             break
         ranked = sorted((text for text in population if text in scores.known), key=scores.known.__getitem__, reverse=True)[:size]
         weights = range(len(ranked), 0, -1)
         kept = ranked[: max(1, int(KEPT * size))]
-        children = [child(space, random.choices(ranked, weights, k=2), near, random) for _ in range(size - len(kept))]
+        children = [child(space, random.choices(ranked, weights, k=2), random) for _ in range(size - len(kept))]
         scores.add(children)
         population = list(dict.fromkeys([*kept, *children]))
 
 
-def child(space: Space, parents: Sequence[str], near: dict[str, Sequence[str]], random: Random) -> str:
-    """A candidate from two parents, or from the first alone. `near` keeps the neighbours of candidates that were asked for."""
+def child(space: Space, parents: Sequence[str], random: Random) -> str:
+    """A candidate from two parents, or from the first alone."""
     one, other = parents
     if random.random() < MUTATED:
-        if one not in near:
-            near[one] = space.near(one)  # of a parent, which has many children, and not of a child: to list neighbours takes long
-        one = random.choice(near[one]) if near[one] else one
+        one = space.move(one, random)
     return space.cross(one, other, random) if random.random() < CROSSED else one
