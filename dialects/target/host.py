@@ -29,16 +29,28 @@ def host() -> Target:
 @cache
 def identity() -> str:
     """A text that identifies this machine: everything `host` depends on, without loading LLVM if possible."""
-    told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _LINES)
-    text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *told))
-    return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
+    return "; ".join((f"{available_cores()} cores", f"{_system_caches()}", hardware()))
 
 
-def _first_processor() -> list[str]:
+@cache
+def hardware() -> str:
+    """A text that identifies the processor and the sizes of its caches: the same for all processes, whatever cores each may use."""
+    caches, processor = _system_caches(), first_processor()
+    described = {key: processor[key] for key in _LINES if key in processor}
+    if not {"flags", "Features"} & set(described):
+        described = {"cpu": host().cpu, "features": " ".join(sorted(host().features))}
+    sizes = "unknown" if caches is None else f"{caches.l1d}, {caches.l2}, {caches.l3}"
+    return "; ".join((platform.machine(), f"caches: {sizes}", *(f"{key}: {value}" for key, value in described.items())))
+
+
+@cache
+def first_processor() -> dict[str, str]:
+    """The lines of /proc/cpuinfo about the first processor, by key; empty on other systems than Linux."""
     try:
-        return Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
     except OSError:
-        return []  # not Linux
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches | None:
