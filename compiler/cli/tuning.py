@@ -118,7 +118,8 @@ def _prune(options: argparse.Namespace) -> int:
     with open_database() as database:
         removed = database.prune(older_than=options.older_than, other_machines=options.other_machines, keep=options.keep)
         check_kept(database)
-    say("removed " + ", ".join(f"{count} {table}" for table, count in removed.items()))
+    counts = [plural(removed[f"{noun}s"], noun) for noun in ("run", "candidate", "decision", "workload")]
+    say(f"removed {', '.join(counts)} and {removed['samples']} series of samples")
     return OK
 
 

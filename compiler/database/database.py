@@ -50,7 +50,8 @@ class Database:
     """Tuning records in a file, for any number of processes and threads; see `Storage` for what happens if the file is at fault.
 
     Records are looked up by all fields of their workload, and only those that were measured on this machine are found: they decide. `similar`,
-    `records` and `runs` also find those of other machines.
+    `records` and `runs` also find those of other machines. "This machine" is the one that measures: for a pool, its runners, not the process that
+    opens the file.
     """
 
     def __init__(self, storage: Storage, machine: str | None = None) -> None:
@@ -60,12 +61,15 @@ class Database:
 
     @classmethod
     def opened(cls, path: str | os.PathLike[str], *, machine: str | None = None) -> "Database":
-        """The database in a file, which the first record creates. `machine` is the digest of the machine that asks, by default of this one."""
+        """The database in a file, which the first record creates.
+
+        `machine` is the digest of the machine that measures (`provenance.this_machine` there), by default of this one.
+        """
         return cls(Storage(Path(path)), machine)
 
     @cached_property
     def machine(self) -> str:
-        """The digest of the machine whose records decide."""
+        """The digest of the machine that measures, and whose records decide."""
         return self._machine or this_machine()
 
     def close(self) -> None:
@@ -80,10 +84,10 @@ class Database:
 
     # --- writing
 
-    def begin(self, run: Run, provenance: Provenance, *, machine: str | None = None) -> int:
-        """Store a run that begins; returns its number. `machine` is the digest of the machine that measures, if that is another one."""
+    def begin(self, run: Run, provenance: Provenance) -> int:
+        """Store a run that begins; returns its number."""
         now = time.time()
-        record = RunRecord(secrets.randbits(_ID_BITS), machine or self.machine, now, now, run, provenance)
+        record = RunRecord(secrets.randbits(_ID_BITS), self.machine, now, now, run, provenance)
         self._begun[record.id] = record
         self.storage.write(lambda connection: put_run(connection, record))
         return record.id
@@ -235,10 +239,10 @@ def _records_of(connection: sqlite3.Connection, number: int) -> list[tuple[Workl
     return [(workload, info, candidate, samples, network) for _, network, candidate, samples in candidates_with_samples(connection, number)]
 
 
-def chosen_database() -> Database | None:
-    """The database that the environment describes; None if it is switched off there. Raises InputError for a bad value."""
+def chosen_database(*, machine: str | None = None) -> Database | None:
+    """The database that the environment describes (see `Database.opened`); None if it is switched off there. Raises InputError for a bad value."""
     path = database_path()
-    return None if path is None else Database.opened(path)
+    return None if path is None else Database.opened(path, machine=machine)
 
 
 def database_path() -> Path | None:

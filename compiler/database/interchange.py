@@ -46,6 +46,8 @@ FORMAT = {"format": "stepwell tuning records", "version": 1}
 """The first line of a file."""
 LINE_BYTES = 16 << 20
 """The longest line: a plan of a large network takes a tenth of it."""
+LONGEST_NAME = 1 << 16
+"""The most characters of a text other than a message or a plan."""
 FILE_BYTES = 1 << 30
 """The largest file."""
 _BATCH = 500  # lines of a transaction
@@ -198,14 +200,18 @@ def _parsed(data: bytes, *, is_first: bool) -> Line | None:
     """The record of a line; None for the first line. Raises InputError."""
     try:
         found = json.loads(data.decode(), parse_constant=_no_number, object_pairs_hook=_object)
+        if not is_first:
+            return _record(found)
     except RecursionError:
         raise InputError("expected a record, got deeply nested JSON") from None
     except ValueError as error:
         raise InputError(f"expected an object as JSON: {error}") from None
-    if is_first:
-        if found != FORMAT:
-            raise InputError(f"expected {json.dumps(FORMAT)} in the first line: it is no file of tuning records, or one of another version")
-        return None
+    if found != FORMAT:
+        raise InputError(f"expected {json.dumps(FORMAT)} in the first line: it is no file of tuning records, or one of another version")
+    return None
+
+
+def _record(found: object) -> Line:
     kind = found.pop("kind", None) if isinstance(found, dict) else found
     if not isinstance(kind, str) or kind not in LINES:
         raise InputError(f"kind: expected one of {', '.join(LINES)}, got {shown(kind)}")
@@ -234,6 +240,8 @@ def _check_values(value: object, where: str, field: str = "") -> None:
         for place, inner in enumerate(value):
             _check_values(inner, f"{where}: {place}")
     elif isinstance(value, str):
+        if len(value) > LONGEST_NAME and field not in _LINES_OF_TEXT:
+            raise InputError(f"{where}: expected at most {LONGEST_NAME} characters, got {len(value)}")
         lines = value.replace("\t", " ").split("\n") if field in _LINES_OF_TEXT else [value]
         if not all(line.isprintable() for line in lines):
             raise InputError(f"{where}: expected printable text{'' if field in _LINES_OF_TEXT else ' on one line'}, got {ascii(value)[:60]}")

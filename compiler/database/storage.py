@@ -3,6 +3,7 @@
 import fcntl
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -133,7 +134,10 @@ class Storage:
 
     def _open(self, identity: tuple[int, int]) -> None:
         """Open the file, or decide that it must not be used. Raises sqlite3.Error, OSError or _Damaged."""
-        refused = distrusted(self.path.parent.stat(), self.path.parent) or distrusted(self.path.stat(), self.path)
+        status = self.path.stat()
+        refused = distrusted(self.path.parent.stat(), self.path.parent) or distrusted(status, self.path)
+        if not stat.S_ISREG(status.st_mode):
+            refused = "it is no plain file"
         if refused is not None:
             self._do_without(refused)
             return

@@ -29,18 +29,21 @@ def host() -> Target:
 @cache
 def identity() -> str:
     """A text that identifies this machine: everything `host` depends on, without loading LLVM if possible."""
-    return "; ".join((f"{available_cores()} cores", f"{_system_caches()}", hardware()))
+    told = {key: value for key, value in first_processor().items() if key in _LINES}
+    text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *(f"{key}: {value}" for key, value in told.items())))
+    return text if {"flags", "Features"} & set(told) else repr(sorted(vars(host()).items(), key=str))
 
 
 @cache
 def hardware() -> str:
-    """A text that identifies the processor and the sizes of its caches: the same for all processes, whatever cores each may use."""
-    caches, processor = _system_caches(), first_processor()
-    described = {key: processor[key] for key in _LINES if key in processor}
-    if not {"flags", "Features"} & set(described):
-        described = {"cpu": host().cpu, "features": " ".join(sorted(host().features))}
+    """A text that identifies the model of processor and the sizes of its caches: the same for all processes, whatever cores each may use.
+
+    Features are left out: Linux lists others after an update. The digest of a target has those that code depends on.
+    """
+    caches = _system_caches()
+    told = {key: value for key, value in first_processor().items() if key in _LINES and key not in ("flags", "Features")} or {"cpu": host().cpu}
     sizes = "unknown" if caches is None else f"{caches.l1d}, {caches.l2}, {caches.l3}"
-    return "; ".join((platform.machine(), f"caches: {sizes}", *(f"{key}: {value}" for key, value in described.items())))
+    return "; ".join((platform.machine(), f"caches: {sizes}", *(f"{key}: {value}" for key, value in told.items())))
 
 
 @cache

@@ -75,7 +75,9 @@ def test_export_import_and_prune(commands: Commands, records: Path, tmp_path: Pa
     assert second == f"{file}: 0 runs, 0 candidates, 0 series of samples and 0 decisions were new or newer"
     ended = process("main", "tuning", "import", "-", text=file.read_text(), STEPWELL_TUNING=str(tmp_path / "third.sqlite"))
     assert (ended.status, ended.out) == (0, first.replace(str(file), "-") + "\n")
-    assert commands.stepwell("tuning", "prune", "--other-machines").out == "removed 1 runs, 2 candidates, 2 samples, 1 decisions, 0 workloads\n"
+    assert commands.stepwell("tuning", "prune", "--other-machines").out == (
+        "removed 1 run, 2 candidates, 1 decision, 0 workloads and 2 series of samples\n"
+    )
     assert "2 decisions, 1 run;" in commands.stepwell("tuning", "show").out
     commands.stepwell("tuning", "prune").refused(2, "expected --older-than, --other-machines or --keep")
     file.write_text("{}")

@@ -73,9 +73,6 @@ def test_records_of_another_machine_guide_and_never_decide(tmp_path: Path) -> No
     assert [tried.text for tried in mine.candidates(workload())] == ["mine"]
     assert workload() not in [found for found, _, _ in mine.similar(workload(), INFO, 5)], "it is decided"
     assert mine.similar(workload(7), INFO, 5) == [(workload(0), INFO, decision("mine")), (workload(1), INFO, decision())], "one decision of each"
-    number = mine.begin(run(), PROVENANCE, machine=OTHER)  # a runner of a pool measures for this process
-    mine.decide(workload(5), decision(), number)
-    assert (mine.decision(workload(5)), theirs.decision(workload(5))) == (None, decision())
 
 
 def test_similar_ones_are_sorted_by_target_and_features(tmp_path: Path) -> None:

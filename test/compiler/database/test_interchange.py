@@ -186,6 +186,8 @@ WRONG_FILES = [
     (HEADER + b'{"kind": "run"}\n', 2, "run: expected the fields id, .*, got none"),
     (HEADER + b'{"kind": NaN}', 2, "expected finite numbers, got NaN"),
     (HEADER + b'{"kind": "run", "id": 1e999}', 2, "run: id: expected a finite number"), (HEADER + b"[" * 100_000, 2, "deeply nested JSON"),
+    (HEADER + b'{"kind": "run", "id": ' + b"[" * 800 + b"]" * 800 + b"}", 2, "deeply nested JSON|run: expected the fields"),
+    (HEADER + b'{"kind": "run", "id": "' + b"a" * 100_000 + b'"}', 2, "run: id: expected at most 65536 characters, got 100000"),
     (HEADER + b'{"kind": "run", "id": ' + b"1" * 5000 + b"}", 2, "expected an object as JSON: Exceeds the limit"),
     (HEADER + b'{"kind": "run", "kind": "run"}', 2, "expected each field once"), (HEADER + b'"\xff"', 2, "expected an object as JSON: 'utf-8'"),
     (HEADER + b" " * (1 << 16), 2, "expected at most 0 MB on a line"),
