@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ModelWarning as ModelWarning,
         PassError as PassError,
         PipelineError as PipelineError,
+        RecordWarning as RecordWarning,
         ResourceError as ResourceError,
         ScheduleError as ScheduleError,
         StepwellError as StepwellError,

@@ -1,8 +1,8 @@
 """Records: dataclasses as JSON and back, by the types of their fields. Data that is read names no classes and no code.
 
-A field may be a number, a text, a numpy dtype, an array, a size (`int | Size`), another record, a tuple, a sequence, a mapping from texts, or a union
-whose members look different in JSON. Reading is strict: a record of another class, with other fields or with a value of a wrong type raises a
-RecordError that names the position. Infinities and NaN are written as Python's `json` writes them.
+A field may be a number, a text, a member of a `StrEnum`, a numpy dtype, an array, a size (`int | Size`), another record, a tuple, a sequence, a
+mapping from texts, or a union whose members look different in JSON. Reading is strict: a record of another class, with other fields or with a value
+of a wrong type raises a RecordError that names the position. Infinities and NaN are written as Python's `json` writes them.
 """
 
 import base64
@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,6 +88,16 @@ def read(data: bytes, *kinds: type[R]) -> R:
     return _read(_codec(kind), found["fields"], kind.__name__)
 
 
+def to_json(record: "DataclassInstance") -> dict[str, object]:
+    """The fields of a record as JSON, without its class and schema. Raises TypeError for a value that is not of its field's type."""
+    return dict(_codec(type(record)).write(record))
+
+
+def from_json(kind: type[R], given: object, where: str) -> R:
+    """The record of a class with the fields `given`, a value of JSON; `where` names it in errors. Raises RecordError."""
+    return _read(_codec(kind), given, where)
+
+
 @cache
 def schema(kind: type) -> str:
     """A digest of a record's fields, including those of nested records, and of the encoding."""
@@ -109,6 +120,8 @@ def _codec(kind: Any) -> _Codec:
         return _SCALARS[kind]
     if is_dataclass(kind):
         return _of_fields(typing.cast(type, kind))
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return _of_texts(kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _of_members([_codec(member) for member in arguments])
@@ -153,6 +166,17 @@ def _of_members(members: Sequence[_Codec]) -> _Codec:
         return member.read(value)
 
     return _Codec(text, "union", text, lambda value: any(member.accepts(value) for member in members), write, read)
+
+
+def _of_texts(kind: type[StrEnum]) -> _Codec:
+    texts = [member.value for member in kind]
+
+    def read(text: str) -> StrEnum:
+        if text not in texts:
+            raise RecordError(f"expected one of {', '.join(texts)}, got {shown(text)}")
+        return kind(text)
+
+    return _Codec(f"{kind.__name__}({', '.join(texts)})", "text", kind.__name__, lambda value: type(value) is kind, lambda value: value.value, read)
 
 
 def _of_places(entries: Sequence[_Codec]) -> _Codec:

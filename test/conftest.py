@@ -24,6 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for child processes, as fo
 
 # What is tested is what the code does now, and nothing is to be left in the user's folders; the tests of the cache give their own folder.
 os.environ["STEPWELL_CACHE"] = "0"
+os.environ["STEPWELL_TUNING"] = "0"
 
 # Test processes compile by themselves: one for each core is enough. Child processes of tests do as they would elsewhere.
 pool.compile_in_process()

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import stat
 import tempfile
 import time
 import warnings
@@ -18,7 +17,7 @@ import numpy as np
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.digests import Buffer, digest_of, key_of, new_digest
 from stepwell.dialects.support.errors import CodegenError, InputError, shown
-from stepwell.dialects.support.files import open_plain, read_into
+from stepwell.dialects.support.files import distrusted, open_plain, read_into
 from stepwell.dialects.support.numbers import whole_number
 
 KINDS = ("models", "weights", "objects", "histograms")
@@ -238,12 +237,7 @@ class _Refused(OSError):
 
 def _checked(descriptor: int, folder: Path) -> int:
     """Check that no other user may write to an open folder; returns its descriptor, or closes it and raises _Refused."""
-    status = os.fstat(descriptor)
-    reason = None
-    if status.st_uid not in (os.geteuid(), 0):
-        reason = f"{folder} belongs to another user"
-    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        reason = f"others may write to {folder} (chmod go-w, if only you have written to it)"
+    reason = distrusted(os.fstat(descriptor), folder)
     if reason is not None:
         os.close(descriptor)
         raise _Refused(reason)

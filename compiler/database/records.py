@@ -13,7 +13,7 @@ class State(StrEnum):
     SAME_CODE = "same code"
     """Its code is that of another candidate."""
     REFUSED = "refused"
-    """It is not legal: found before a build."""
+    """Found before a build: it is not legal."""
     FAILED = "failed"
     """It could not be compiled."""
     CRASHED = "crashed"
@@ -29,14 +29,14 @@ class Phase(StrEnum):
 
     SEARCH = "search"
     CONFIRM = "confirm"
-    """In fresh processes."""
+    """The best candidates are measured afresh, in new processes."""
     WHOLE = "whole"
-    """Of the whole network."""
+    """The whole network is measured."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is tuned, by content: equal workloads share their records, in whichever network they occur."""
+    """The key of records, by content: equal workloads share their records, in whichever network they occur."""
 
     kind: str
     """The kind of choice: `schedule`, `panels`, `fusion`, …"""
@@ -154,3 +154,19 @@ class Run:
     """Time of the whole tuned network relative to the untuned one, with the confidence interval at 95 %."""
     plan: str = ""
     """The text of the plan that it confirmed; empty for none."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as the database stores it."""
+
+    id: int
+    """Unique in all databases: a random number."""
+    machine: str
+    """The digest of the machine that measured (`provenance.this_machine`): its records alone decide there."""
+    began: float
+    """Seconds since 1970."""
+    changed: float
+    """The time of the last change, likewise."""
+    run: Run
+    provenance: Provenance

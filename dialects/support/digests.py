@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 from blake3 import blake3
 
 from stepwell.dialects.support.files import open_plain, read_into
@@ -31,6 +30,8 @@ def digest_of(data: Buffer) -> bytes:
 
 def file_digest(path: Path) -> bytes | None:
     """The digest of a plain file's content, read in pieces; None if it cannot be read or is empty."""
+    import numpy as np  # imported here, because keys do not need it
+
     try:
         with open(open_plain(path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size

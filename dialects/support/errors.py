@@ -103,6 +103,10 @@ class BusyWarning(UserWarning):
     """Other processes kept the machine busy while something was timed."""
 
 
+class RecordWarning(UserWarning):
+    """Tuning records cannot be used or kept; the message names their file and the reason."""
+
+
 def warn_caller(warning: Warning) -> None:
     """Issue a warning at the position, outside this package, that called into it."""
     level, frame = 2, sys._getframe(1)

@@ -83,6 +83,15 @@ def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None, links
     return descriptor
 
 
+def distrusted(status: os.stat_result, path: str | os.PathLike[str]) -> str | None:
+    """The reason for not trusting a file or folder: another user, except the superuser, owns it or may write to it. None if there is none."""
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"{os.fspath(path)} belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to {os.fspath(path)} (chmod go-w, if only you have written to it)"
+    return None
+
+
 def read_into(descriptor: int, buffer: Any) -> int:
     """Fill a buffer from a file, from its current position; returns the number of bytes. Raises OSError.
 

@@ -29,16 +29,31 @@ def host() -> Target:
 @cache
 def identity() -> str:
     """A text that identifies this machine: everything `host` depends on, without loading LLVM if possible."""
-    told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _LINES)
-    text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *told))
-    return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
+    told = {key: value for key, value in first_processor().items() if key in _LINES}
+    text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *(f"{key}: {value}" for key, value in told.items())))
+    return text if {"flags", "Features"} & set(told) else repr(sorted(vars(host()).items(), key=str))
 
 
-def _first_processor() -> list[str]:
+@cache
+def hardware() -> str:
+    """A text that identifies the model of processor and the sizes of its caches: the same for all processes, whatever cores each may use.
+
+    Features are left out: Linux lists others after an update. The digest of a target has those that code depends on.
+    """
+    caches = _system_caches()
+    told = {key: value for key, value in first_processor().items() if key in _LINES and key not in ("flags", "Features")} or {"cpu": host().cpu}
+    sizes = "unknown" if caches is None else f"{caches.l1d}, {caches.l2}, {caches.l3}"
+    return "; ".join((platform.machine(), f"caches: {sizes}", *(f"{key}: {value}" for key, value in told.items())))
+
+
+@cache
+def first_processor() -> dict[str, str]:
+    """The lines of /proc/cpuinfo about the first processor, by key; empty on other systems than Linux."""
     try:
-        return Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
     except OSError:
-        return []  # not Linux
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches | None:

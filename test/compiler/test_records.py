@@ -5,6 +5,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +19,7 @@ from stepwell.dialects.core.dtypes import ELEMENT_TYPES, to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.driver.artifact import ExternalFiles, Signature
-from stepwell.records import RecordError, read, write
+from stepwell.records import RecordError, from_json, read, to_json, write
 from stepwell.runtime.general import General
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.signature import STRING, OutputGroup, TensorInfo
@@ -166,3 +167,26 @@ def test_what_cannot_be_written_is_an_error_of_the_program() -> None:
         with pytest.raises(TypeError) as raised:
             write(record)
         assert said in str(raised.value)
+
+
+class Colour(StrEnum):
+    RED = "red"
+    DARK_BLUE = "dark blue"
+
+
+@dataclasses.dataclass(frozen=True)
+class Painted:
+    colours: tuple[Colour, ...]
+    shade: float
+
+
+def test_members_of_enumerations_are_texts() -> None:
+    record = Painted((Colour.DARK_BLUE, Colour.RED), 0.5)
+    assert to_json(record) == {"colours": ["dark blue", "red"], "shade": 0.5}
+    assert from_json(Painted, to_json(record), "painted") == record == read(write(record), Painted)
+    with pytest.raises(RecordError, match=r"painted: colours: 1: expected one of red, dark blue, got 'green'"):
+        from_json(Painted, {"colours": ["red", "green"], "shade": 0.5}, "painted")
+    with pytest.raises(RecordError, match=r"painted: expected an object, got \[\]"):
+        from_json(Painted, [], "painted")
+    with pytest.raises(TypeError, match="expected Colour, got 'red'"):
+        to_json(Painted(("red",), 0.5))  # type: ignore[arg-type]

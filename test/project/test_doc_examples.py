@@ -61,6 +61,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout to work in, with models of the names that the pages use; its Python is a fork that has imported the compiler."""
     switch_on_cache(monkeypatch, cache)
+    monkeypatch.setenv("STEPWELL_TUNING", str(tmp_path / "tuning.sqlite"))
     for entry in ROOT.iterdir():
         if entry.name not in (".venv", "build", ".git"):
             (tmp_path / entry.name).symlink_to(entry)

@@ -67,7 +67,9 @@ def options_of_commands() -> dict[str, set[str]]:
     found = {}
     for name in main.COMMANDS:
         (commands,) = (action for action in main.make_parser([name])._actions if isinstance(action, argparse._SubParsersAction))
-        found[f"stepwell {name}"] = set(commands.choices[name]._option_string_actions)
+        parser = commands.choices[name]
+        actions = [inner for action in parser._actions if isinstance(action, argparse._SubParsersAction) for inner in action.choices.values()]
+        found[f"stepwell {name}"] = set().union(*(each._option_string_actions for each in (parser, *actions)))
     passes = {f"--{name}" for name in {**ours(), **upstream_passes()}}
     return {**found, "stepwell-opt": passes | set(opt.make_parser()._option_string_actions), "stepwell": {"--help", "--version"}}
 

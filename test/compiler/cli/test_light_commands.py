@@ -16,7 +16,10 @@ from stepwell.cli.main import COMMANDS
 from stepwell.pipelines.pipeline import Pipeline
 from stepwell.pipelines.routes import DEFAULT
 
-HELP = ["stepwell --help", "stepwell --version", "stepwell-opt --help", "stepwell-opt --version", *(f"stepwell {name} --help" for name in COMMANDS)]
+HELP = [
+    "stepwell --help", "stepwell --version", "stepwell-opt --help", "stepwell-opt --version", "stepwell tuning show --help",
+    *(f"stepwell {name} --help" for name in COMMANDS),
+]  # fmt: skip
 WRONG = [
     "stepwell", "stepwell dance", "stepwell run", "stepwell run m.onnx --nonsense", "stepwell run m.onnx --threads 0",
     "stepwell run m.onnx --from attic", "stepwell run m.onnx --plot x.png", "stepwell run m.onnx --sweep --save x.npz",
@@ -29,7 +32,9 @@ WRONG = [
     "stepwell quantize m.onnx -o q.onnx --weights int4 --data d.npz", "stepwell quantize m.onnx -o q.onnx --data d.npz --method guess",
     "stepwell quantize m.onnx -o none/q.onnx --data d.npz", "stepwell pipeline --shape x=1", "stepwell pipeline m.onnx -o p.txt",
     "stepwell pipeline --precision f8", "stepwell bisect m.onnx --from llvm", "stepwell bisect m.onnx --seed -1", "stepwell diff a.mlir",
-    "stepwell cache burn", "stepwell-opt --limit", "stepwell-opt --mlir-elide-elementsattrs-if-larger -1", "stepwell-opt a.mlir b.mlir",
+    "stepwell cache burn", "stepwell tuning", "stepwell tuning dance", "stepwell tuning import", "stepwell tuning prune",
+    "stepwell tuning prune --keep many", "stepwell tuning show --target abacus",
+    "stepwell-opt --limit", "stepwell-opt --mlir-elide-elementsattrs-if-larger -1", "stepwell-opt a.mlir b.mlir",
 ]  # fmt: skip
 
 # Each command in a forked child of a process that has imported nothing: its status, the last line it wrote, and what it imported.
