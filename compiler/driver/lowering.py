@@ -39,11 +39,11 @@ from stepwell.signature import TensorInfo
 @checked
 def lower(
     source: Source, to_level: str, *, options: CompileOptions | None = None, on_level: OnLevel | None = None,
-    instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
+    instrumentation: Instrumentation | None = None, recording: bool = False, **given: Unpack[CompileFields],
 ) -> Lowered:  # fmt: skip
     """Import a model and lower it to `to_level`. Like `compile`, but without native code.
 
-    Dynamic dimensions must be given, unless `specialise` is "never".
+    Dynamic dimensions must be given, unless `specialise` is "never". With `recording`, all choices are recorded in `state.choices.made`.
     """
     options = CompileOptions.combined(options, given, "lower")
     check_on_path(to_level, options.backend)
@@ -56,7 +56,7 @@ def lower(
     if on_level is not None:
         on_level(IMPORTED, seconds)
     with shape_polymorphic_errors() if free else nullcontext():
-        return descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
+        return descend(start(imported, options, passes, seconds, recording=recording), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
 @checked
@@ -201,9 +201,10 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
         raise InputError(f"size_hints: the model's inputs have no free dimension '{unknown[0]}', {have}")
 
 
-def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
+def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float, *, recording: bool = False) -> Lowered:
     """An imported model at the topmost level."""
-    state = PassState(weights=imported.weights, target=resolve(options.machine), choices=Choices(options.chosen), budget=imported.budget)
+    choices = Choices(options.chosen, recording=recording)
+    state = PassState(weights=imported.weights, target=resolve(options.machine), choices=choices, budget=imported.budget)
     lowered = Lowered(imported.module, IMPORTED, imported.weights, state, options, passes, {IMPORTED: seconds}, border=imported.border)
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs

@@ -30,6 +30,15 @@ class Candidate:
     """Predicted seconds on one core of the target, for the part that differs between the candidates; None without a prediction."""
     features: Mapping[str, float] = field(default_factory=dict)
     """Quantities from which a cost model may predict instead, such as `operations` and `bytes`."""
+    arithmetic: str | None = None
+    """What may change the bits of a result, such as an order of sums: candidates of a site with the same text compute the same bits.
+
+    None if that is unknown; then every other candidate may compute other bits.
+    """
+
+    def has_bits_of(self, other: "Candidate") -> bool:
+        """Whether it computes the same bits as another candidate of its site."""
+        return self.name == other.name or (self.arithmetic is not None and self.arithmetic == other.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,11 @@ class Site:
     what: str
     """The op, and the type of its result."""
     target: Target
+
+    @property
+    def nodes(self) -> list[str]:
+        """The ONNX nodes in its name."""
+        return _nodes_of(self.name)
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
@@ -126,6 +140,8 @@ class Choices:
     plan: Plan | None = None
     made: list[Choice] = field(default_factory=list)
     """All choices so far, in order."""
+    recording: bool = False
+    """Whether all choices are recorded, although nothing asks for them: for tuning."""
     _names: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def choose(
@@ -182,7 +198,7 @@ class Choices:
 
     def copy(self) -> "Choices":
         """A copy of the choices so far, for passes that run again."""
-        return Choices(self.plan, list(self.made), Counter(self._names))
+        return Choices(self.plan, list(self.made), self.recording, Counter(self._names))
 
     def _site(self, kind: str, op: Any, target: Target, role: str) -> Site:
         operation = op.operation
@@ -204,8 +220,8 @@ class Choices:
 
     def _where(self, kind: str, name: str) -> str:
         """The choices that exist for the nodes of a site, or else the sites that exist, as text."""
-        nodes = _nodes_of(name)
-        near = [str(choice.site) for choice in self.made if nodes & _nodes_of(choice.site.name)]
+        nodes = set(_nodes_of(name))
+        near = [str(choice.site) for choice in self.made if nodes & set(choice.site.nodes)]
         alike = [choice.site.name for choice in self.made if choice.site.kind == kind]
         if near:
             return f"choices about its nodes are {', '.join(dict.fromkeys(near))}"
@@ -254,9 +270,9 @@ def _fastest(site: Site, found: list[Candidate], seconds: list[float | None], de
     return best
 
 
-def _nodes_of(name: str) -> set[str]:
+def _nodes_of(name: str) -> list[str]:
     """The nodes that the name of a site consists of."""
-    return set(re.sub(r"(:[a-z]+)?(#\d+)?$", "", name).split("+"))
+    return re.sub(r"(:[a-z]+)?(#\d+)?$", "", name).split("+")
 
 
 def time_text(seconds: float) -> str:

@@ -10,7 +10,7 @@ from stepwell.dialects.sched.plan_file import Entry, KernelEntry, Plan
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
-from stepwell.passes.framework.choices import Candidate, check_machine
+from stepwell.passes.framework.choices import Candidate, check_machine, has_cost_model
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
@@ -61,7 +61,8 @@ def _chosen(op: Structured, given: Nest | None, state: PassState) -> Nest:
     [default] = space.nests
 
     def candidates() -> list[Candidate]:
-        return [space.named(default)] if given else space.all()
+        alone = given or (state.choices.recording and not has_cost_model(SCHEDULE))  # a tuner has a space of its own
+        return [space.named(default)] if alone else space.all()
 
     role = "fill" if op.is_fill else op.kind
     return space.nests[state.choose(SCHEDULE, op.operation, candidates, default, role=role, space=space, planned=given is not None)]
