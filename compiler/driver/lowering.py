@@ -43,11 +43,12 @@ from stepwell.signature import TensorInfo
 @checked
 def lower(
     source: Source, to_level: str, *, options: CompileOptions | None = None, threads: int | None = None, on_level: OnLevel | None = None,
-    instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
+    instrumentation: Instrumentation | None = None, recording: bool = False, **given: Unpack[CompileFields],
 ) -> Lowered:  # fmt: skip
     """Import a model and lower it to `to_level`. Like `compile`, but without native code.
 
-    Dynamic dimensions must be given, unless `specialise` is "never". `threads` is the number for which `tuning` takes records, as in `compile`.
+    Dynamic dimensions must be given, unless `specialise` is "never". `threads` is the number for which `tuning` takes records, as in `compile`. With
+    `recording`, all choices are recorded in `state.choices.made`.
     """
     options = CompileOptions.combined(options, given, "lower")
     check_on_path(to_level, options.backend)
@@ -62,7 +63,8 @@ def lower(
     with shape_polymorphic_errors() if free else nullcontext():
         records = LocalRecords.wanted(options, thread_count(threads))
         recorded = None if records is None else records.of_model(Origin(source), imported)
-        return descend(start(imported, options, passes, seconds, recorded), to_level, on_level=on_level, instrumentation=instrumentation)
+        begun = start(imported, options, passes, seconds, recorded, recording=recording)
+        return descend(begun, to_level, on_level=on_level, instrumentation=instrumentation)
 
 
 @checked
@@ -225,9 +227,14 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
         raise InputError(f"size_hints: the model's inputs have no free dimension '{unknown[0]}', {have}")
 
 
-def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float, recorded: Recorded | None = None) -> Lowered:
-    """An imported model at the topmost level, to be lowered with the decisions of tuning records that are `recorded`."""
-    choices = Choices(options.chosen, recorded=recorded)
+def start(
+    imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float, recorded: Recorded | None = None, *, recording: bool = False
+) -> Lowered:
+    """An imported model at the topmost level, to be lowered with the decisions of tuning records that are `recorded`.
+
+    With `recording`, all choices are recorded.
+    """
+    choices = Choices(options.chosen, recorded=recorded, recording=recording)
     state = PassState(weights=imported.weights, target=resolve(options.machine), choices=choices, budget=imported.budget)
     lowered = Lowered(imported.module, IMPORTED, imported.weights, state, options, passes, {IMPORTED: seconds}, border=imported.border)
     with imported.module.context, imported.module.operation.location:

@@ -31,6 +31,15 @@ class Candidate:
     """Predicted seconds on one core of the target, for the part that differs between the candidates; None without a prediction."""
     features: Mapping[str, float] = field(default_factory=dict)
     """Quantities from which a cost model may predict instead, such as `operations` and `bytes`."""
+    arithmetic: str | None = None
+    """What may change the bits of a result, such as an order of sums: candidates of a site with the same text compute the same bits.
+
+    None if that is unknown; then every other candidate may compute other bits.
+    """
+
+    def has_bits_of(self, other: "Candidate") -> bool:
+        """Whether it computes the same bits as another candidate of its site."""
+        return self.name == other.name or (self.arithmetic is not None and self.arithmetic == other.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,11 @@ class Site:
     what: str
     """The op, and the type of its result."""
     target: Target
+
+    @property
+    def nodes(self) -> list[str]:
+        """The ONNX nodes in its name."""
+        return _nodes_of(self.name)
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
@@ -132,6 +146,8 @@ class Choices:
     """All choices so far, in order."""
     recorded: Recorded | None = None
     """The decisions of tuning records, for sites about which the plan says nothing."""
+    recording: bool = False
+    """Whether all choices are recorded, although nothing asks for them: for tuning."""
     _names: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def choose(
@@ -203,7 +219,8 @@ class Choices:
 
     def copy(self) -> "Choices":
         """A copy of the choices so far, for passes that run again."""
-        return Choices(self.plan, list(self.made), None if self.recorded is None else self.recorded.copy(), Counter(self._names))
+        recorded = None if self.recorded is None else self.recorded.copy()
+        return Choices(self.plan, list(self.made), recorded, self.recording, Counter(self._names))
 
     def _site(self, kind: str, op: Any, target: Target, role: str) -> Site:
         operation = op.operation
@@ -230,8 +247,8 @@ class Choices:
 
     def _where(self, kind: str, name: str) -> str:
         """The choices that exist for the nodes of a site, or else the sites that exist, as text."""
-        nodes = _nodes_of(name)
-        near = [str(choice.site) for choice in self.made if nodes & _nodes_of(choice.site.name)]
+        nodes = set(_nodes_of(name))
+        near = [str(choice.site) for choice in self.made if nodes & set(choice.site.nodes)]
         alike = [choice.site.name for choice in self.made if choice.site.kind == kind]
         if near:
             return f"choices about its nodes are {', '.join(dict.fromkeys(near))}"
@@ -297,9 +314,9 @@ def _fastest(site: Site, found: list[Candidate], seconds: list[float | None], de
     return best
 
 
-def _nodes_of(name: str) -> set[str]:
+def _nodes_of(name: str) -> list[str]:
     """The nodes that the name of a site consists of."""
-    return set(re.sub(r"(:[a-z]+)?(#\d+)?$", "", name).split("+"))
+    return re.sub(r"(:[a-z]+)?(#\d+)?$", "", name).split("+")
 
 
 def time_text(seconds: float) -> str:

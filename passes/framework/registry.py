@@ -47,8 +47,8 @@ class PassState:
         self.statistics[what] = self.statistics.get(what, 0) + amount
 
     def asked(self, kind: str) -> bool:
-        """Whether the candidates of a kind matter: there is a plan, a cost model, or a request for decisions. Otherwise the default is taken."""
-        return self.decisions is not None or self.choices.prescribed or has_cost_model(kind)
+        """Whether the candidates of a kind matter: they are prescribed, predicted by a cost model, or to be reported. Otherwise the default is taken."""
+        return self.decisions is not None or self.choices.prescribed or self.choices.recording or has_cost_model(kind)
 
     def choose(
         self, kind: str, op: ir.Operation | ir.OpView, candidates: Callable[[], Sequence[Candidate]], default: str, *,

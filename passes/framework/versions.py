@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
 from stepwell.dialects.core.mlir import func, ir, ops_below, replace_op
@@ -57,6 +57,9 @@ class VersionPass(Pass, Generic[S]):
     The kind of choice in plans is the name of the pass.
     """
 
+    same_bits: ClassVar[bool] = False
+    """Whether a version computes the same bits as the code for all sizes."""
+
     def subjects(self, op: ir.Operation) -> Iterable[S]:
         """The subjects that may get a version, in `op`."""
         raise NotImplementedError
@@ -83,7 +86,8 @@ class VersionPass(Pass, Generic[S]):
     def _choose(self, subject: S, proposal: VersionProposal[S], state: PassState) -> None:
         def candidates() -> list[Candidate]:
             seconds = (None, None) if proposal.seconds is None else proposal.seconds()
-            return [Candidate(*found) for found in zip((ONE_VERSION, TWO_VERSIONS), seconds, strict=True)]
+            names = (ONE_VERSION, TWO_VERSIONS)
+            return [Candidate(name, time, arithmetic="one" if self.same_bits else name) for name, time in zip(names, seconds, strict=True)]
 
         if state.choose(self.name, proposal.site, candidates, TWO_VERSIONS if proposal.pays else ONE_VERSION) == ONE_VERSION:
             state.decline(self.name, subject.operation, NoMatch(f"one version computes all values of {proposal.size}"))

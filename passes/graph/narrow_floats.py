@@ -40,7 +40,7 @@ class NarrowFloats(Pass):
     always: bool = False  # round even if it does not pay, to see the effect on a network on other targets
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not self.to and not state.choices.plans(PRECISION):
+        if not self.to and not state.choices.plans(PRECISION) and not state.choices.recording:
             return
         if self.to not in ("", HALF):
             raise PassError(f"option 'to' must be {HALF}, or nothing, got '{self.to}'")
@@ -80,7 +80,7 @@ class _Rounding:
 
         def candidates() -> list[Candidate]:
             read = [self.state.machine.seconds(moved=float(weights.size * size)) for size in (4, 2)]
-            return [Candidate(name, seconds, {"weights": weights.size}) for name, seconds in zip((SINGLE, HALF), read, strict=True)]
+            return [Candidate(name, seconds, {"weights": weights.size}, name) for name, seconds in zip((SINGLE, HALF), read, strict=True)]
 
         if self.state.choose(PRECISION, op, candidates, HALF if usual is None else SINGLE) == SINGLE:
             raise usual or NoMatch(f"a plan or a model of costs leaves {type_of(op.results[0])} in {SINGLE}")

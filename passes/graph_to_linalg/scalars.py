@@ -71,12 +71,16 @@ class Scalars:
         return _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
 
     def multiply_accumulate(self, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
-        """`total + x * y`, as one fused multiply-add if the target has it. A sum that begins at zero may begin at its first term."""
+        """`total + x * y`, as one fused multiply-add if the target has it.
+
+        Signs of zeros count: LLVM would begin a sum at its first term instead of zero wherever it unrolls a loop, so that results would depend on the
+        schedule.
+        """
         if not self.is_float:
             return self.add(total, self.mul(x, y))
         contract = arith.FastMathFlags.contract
         product = arith.MulFOp(x, y, fastmath=contract).result
-        return arith.AddFOp(total, product, fastmath=contract | arith.FastMathFlags.nsz).result
+        return arith.AddFOp(total, product, fastmath=contract).result
 
     def compare(self, predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
         """eq, ne, lt, le, gt or ge; false for NaN, except ne."""

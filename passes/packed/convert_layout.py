@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import is_static, static_sizes
-from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.core.types import TensorType, is_float, to_numpy
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
@@ -103,15 +103,17 @@ def _chosen_block(op: ir.Operation, result: TensorType, lanes: int, state: PassS
     """The channels in a block for an op at which a blocked part of the network begins. Raises NoMatch if it is to stay in the layout `PLAIN`.
 
     The predictions cover the differences: lanes without a channel, or columns in the plain layout, are computed too; and the plain layout needs
-    conversions around ops on blocks.
+    conversions around ops on blocks. Convolutions that read the result sum over its channels block by block, so each block of floats rounds differently.
     """
 
     def candidates() -> list[Candidate]:
         [channels] = static_sizes(result.shape[1:2])
         moved = float(result.elements * to_numpy(result.dtype).itemsize) if result.is_static else 0.0
         filled = {width: -(-channels // width) * width / max(channels, 1) for width in (lanes, 2 * lanes)}
-        blocked = [Candidate(str(width), state.machine.seconds(moved=moved * (part - 1)), {"channels": channels}) for width, part in filled.items()]
-        return [*blocked, Candidate(PLAIN, state.machine.seconds(moved=2 * moved))]
+        seconds = {str(width): state.machine.seconds(moved=moved * (part - 1)) for width, part in filled.items()}
+        exact = "exact" if not is_float(result.dtype) else None
+        blocked = [Candidate(name, time, {"channels": channels}, exact or name) for name, time in seconds.items()]
+        return [*blocked, Candidate(PLAIN, state.machine.seconds(moved=2 * moved), arithmetic=exact or PLAIN)]
 
     wanted = state.choose("layout", op, candidates, str(lanes))
     if wanted == PLAIN:

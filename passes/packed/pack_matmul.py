@@ -132,13 +132,13 @@ class _PackedMatmuls(GraphBuilder):
         self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without padding
 
     def panels(self, op: Any, columns: int, lanes: int, registers: int) -> int:
-        """Columns of a panel of the weights of `op`: chosen among powers of two of registers."""
+        """Columns of a panel of the weights of `op`: chosen among powers of two of registers. Each column is summed alike in all of them."""
         costs = panel_costs(columns, lanes, registers, self.costs)
 
         def candidates() -> list[Candidate]:
             arithmetic = 2.0 * type_of(op.operation.operands[1]).elements / max(columns, 1)
             seconds = {width: self.state.machine.seconds(arithmetic * cost) for width, cost in costs.items()}
-            return [Candidate(str(width), time, {"columns": columns, "width": width}) for width, time in seconds.items()]
+            return [Candidate(str(width), time, {"columns": columns, "width": width}, "by columns") for width, time in seconds.items()]
 
         return int(self.state.choose("panels", op, candidates, str(min(costs, key=costs.__getitem__))))
 

@@ -112,7 +112,7 @@ class _Replacing(ProductRewriting):
         legal = [usual]
         if self.state.asked("integer-winograd"):  # checking the filters of each candidate takes time
             legal = [one for one in variants[-1] if one.tile in (0, usual.tile) or is_exact(one.tile, data, filters())]
-        variant = chosen("integer-winograd", op, legal, usual, self.state)
+        variant = chosen("integer-winograd", op, legal, usual, self.state, exact=True)
         if variant.tile == 0:
             too_large = f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits"
             raise NoMatch(too_large if refused else not_worth_it(likely[-1]))

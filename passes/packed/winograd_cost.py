@@ -97,13 +97,16 @@ def direct_cost(of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmet
     return TAPS**2 * of.channels * of.filters * (numbers.product * of.images * of.rows * of.columns + flops_per_byte * numbers.stored)
 
 
-def chosen(kind: str, op: Any, variants: Sequence[Variant], default: Variant, state: PassState) -> Variant:
-    """The variant chosen for a convolution (`PassState.choose`)."""
+def chosen(kind: str, op: Any, variants: Sequence[Variant], default: Variant, state: PassState, *, exact: bool = False) -> Variant:
+    """The variant chosen for a convolution (`PassState.choose`). All variants of integers are `exact`.
+
+    Those of floats round differently: transforms at compile time, too, round once, and those in a run after each operation.
+    """
     named = {variant.name: variant for variant in variants}
 
     def candidates() -> list[Candidate]:
         features = {name: {"operations": one.cost, "stored": one.stored, "tile": one.tile} for name, one in named.items()}
-        return [Candidate(name, state.machine.seconds(one.cost), features[name]) for name, one in named.items()]
+        return [Candidate(name, state.machine.seconds(one.cost), features[name], "exact" if exact else name) for name, one in named.items()]
 
     return named[state.choose(kind, op, candidates, default.name)]
 

@@ -10,7 +10,7 @@ from stepwell.dialects.sched.plan_file import Entry, KernelEntry, Plan
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
-from stepwell.passes.framework.choices import Candidate, check_machine
+from stepwell.passes.framework.choices import Candidate, check_machine, has_cost_model
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.recorded import Recorded, Taken
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -68,7 +68,8 @@ def _chosen(op: Structured, given: Nest | None, recorded: Nest | None, state: Pa
     kept = None if recorded is None else space.candidate(recorded).name
 
     def candidates() -> list[Candidate]:
-        return [space.named(default)] if given else space.all()
+        alone = given or (state.choices.recording and not has_cost_model(SCHEDULE))  # a tuner has a space of its own
+        return [space.named(default)] if alone else space.all()
 
     role = "fill" if op.is_fill else op.kind
     chosen = state.choose(

@@ -10,12 +10,13 @@ from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import code_key
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import first
 from stepwell.passes.schedule.search import neighbours, why_fixed
-from stepwell.passes.schedule.space import Value, knobs
+from stepwell.passes.schedule.space import Knob, Value, knobs
 
 SCHEDULE = "schedule"
 """The kind of choice."""
@@ -47,14 +48,18 @@ def parse_knobs(text: str) -> dict[str, Value]:
     return values
 
 
-def parse_schedule(text: str, op: Structured, target: Target | None) -> Nest:
-    """The schedule of `op` in a text that names all knobs with an effect, as `schedule_text` writes it. Raises ScheduleError, naming the knob."""
+def parse_schedule(text: str, op: Structured, target: Target | None, known: tuple[Knob, ...] | None = None) -> Nest:
+    """The schedule of `op` in a text that names all knobs with an effect, as `schedule_text` writes it. Raises ScheduleError, naming the knob.
+
+    `known` are the op's knobs, for callers that keep them.
+    """
     values: dict[str, Value] = {}
-    for knob in knobs(op, target):
+    known = known or knobs(op, target)
+    for knob in known:
         neutral = _NEUTRAL.get(knob.name.partition(".")[0])
         if neutral is not None and (knob.name != "order" or not op.parallel_dims):
             values[knob.name] = neutral[0]
-    return Nest.from_values({**values, **parse_knobs(text)}, op, target)
+    return Nest.from_values({**values, **parse_knobs(text)}, op, target, known)
 
 
 class ScheduleSpace:
@@ -113,8 +118,9 @@ class ScheduleSpace:
         """A legal schedule as a candidate; from now on `nests` has it by name."""
         name = self._name(nest)
         self.nests.setdefault(name, nest)
+        rounded = arithmetic(nest, self.op)
         if self._model is None:
-            return Candidate(name)
+            return Candidate(name, arithmetic=rounded)
         cost, use = self._model.cost(nest), self._model.uses.get(nest.intrinsic)
         features = {
             **{knob: float(value) for knob, value in nest.values(self.op).items() if isinstance(value, int)},
@@ -125,4 +131,4 @@ class ScheduleSpace:
             "registers": float(self._model.registers(nest)),
             "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
         }
-        return Candidate(name, self._model.seconds(cost), features)
+        return Candidate(name, self._model.seconds(cost), features, rounded)

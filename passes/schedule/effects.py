@@ -42,6 +42,11 @@ def code_key(nest: NestKnobs, op: Structured) -> tuple[Nest, tuple[int, ...], tu
     return replace(found, order=()), walked, tuple(d for d in found.order if d in _tiled(found))
 
 
+def walked_or_tiled(nest: Nest, op: Structured) -> frozenset[int]:
+    """The dimensions whose place in the order makes a difference: those with several steps, and those in which the points of a tile differ."""
+    return frozenset(d for d in nest.order if _is_walked(nest, op, d)) | _tiled(nest)
+
+
 def clamped(nest: Nest, op: Structured) -> dict[str, tuple[object, object]]:
     """Maps the name of each knob of `nest` whose value is replaced to the pair (given value, effective value)."""
     taken = effective(nest, op).values(op)

@@ -90,7 +90,7 @@ class FuseLoops(Pass):
         return Choice(plan, steps, cost, room)
 
     def _chosen(self, group: FusionGroup, leader: Stage, usual: Choice, state: PassState) -> Choice:
-        """The decision (`PassState.choose`): `usual`, another plan that fits the caches, or all at once."""
+        """The decision (`PassState.choose`): `usual`, another plan that fits the caches, or all at once. Loops over parallel dimensions cut no sum."""
         found, room = {steps_name(usual.steps, leader): usual}, usual.room
 
         def candidates() -> list[Candidate]:
@@ -99,7 +99,7 @@ class FuseLoops(Pass):
                 for steps in plan.options(room):
                     found.setdefault(steps_name(steps, leader), Choice(plan, steps, plan.cost(steps, room), room))
             found.setdefault(steps_name({}, leader), Choice(usual.plan, {}, usual.plan.cost_at_once(room), room))
-            return [Candidate(name, state.machine.seconds(moved=one.cost[0]), {"bytes": one.cost[0]}) for name, one in found.items()]
+            return [Candidate(name, state.machine.seconds(moved=one.cost[0]), {"bytes": one.cost[0]}, "uncut sums") for name, one in found.items()]
 
         return found[state.choose("loops", leader.root.operation, candidates, steps_name(usual.steps, leader))]
 

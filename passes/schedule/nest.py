@@ -12,7 +12,7 @@ from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available
-from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
+from stepwell.passes.schedule.space import Knob, Value, block_knob, check_values, knobs, tile_knob
 
 MAX_TILE = 256
 """The largest number of points in a register tile; each point is emitted separately."""
@@ -49,24 +49,31 @@ class Nest(NestKnobs):
         return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks, "prefetch": self.prefetch, "along": self.along}
 
     @staticmethod
-    def from_values(values: Mapping[str, Any], op: Structured, target: Target | None) -> "Nest":
-        """The schedule of `op` with these values of its knobs; lists count as tuples. Raises ScheduleError, naming the knob that is wrong."""
+    def from_values(values: Mapping[str, Any], op: Structured, target: Target | None, known: tuple[Knob, ...] | None = None) -> "Nest":
+        """The schedule of `op` with these values of its knobs; lists count as tuples. Raises ScheduleError, naming the knob that is wrong.
+
+        `known` are the op's knobs, for callers that keep them.
+        """
+        known = known or knobs(op, target)
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        check_values(given, knobs(op, target))
+        check_values(given, known)
         unroll = tuple(given.pop(tile_knob(d), 1) for d in range(len(op.sizes)))
         block = tuple(given.pop(block_knob(d)) for d in range(len(op.sizes)))
         nest = Nest(unroll=unroll, block=block if any(block) else (), **given)
-        nest.check(op, target)
+        nest.check(op, target, known)
         return nest
 
-    def check(self, op: Structured, target: Target | None) -> None:
-        """Raise ScheduleError, naming the knob, the legal values and the given one, if this schedule is not legal for `op` on `target`."""
+    def check(self, op: Structured, target: Target | None, known: tuple[Knob, ...] | None = None) -> None:
+        """Raise ScheduleError, naming the knob, the legal values and the given one, if this schedule is not legal for `op` on `target`.
+
+        `known` are the op's knobs, for callers that keep them.
+        """
         dims = len(op.sizes)
         if len(self.unroll) != dims or any(self.unroll[d] != 1 for d in op.reduction_dims):
             raise ScheduleError(f"unroll: {list(self.unroll)} is not legal, expected {dims} numbers, 1 for each reduction of {op.reduction_dims}")
         if len(self.block) not in (0, dims):
             raise ScheduleError(f"block: {list(self.block)} is not legal, expected {dims} numbers, or none")
-        check_values(self.values(op), knobs(op, target))
+        check_values(self.values(op), known or knobs(op, target))
         for d, size in self.blocks.items():
             step = self.step(d)
             if d in op.reduction_dims and self.vector in op.reduction_dims:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import isqrt
+from typing import ClassVar
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import func
@@ -29,6 +30,7 @@ class VersionKernels(KernelVersionPass):
     `size` is the product of the leader's loop bounds that are symbols, `most` the geometric mean of that product at small and at likely sizes.
     """
 
+    same_bits: ClassVar[bool] = True
     slack: float = 0.08
 
     def propose(self, subject: func.FuncOp, state: PassState) -> VersionProposal[func.FuncOp] | NoMatch | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
@@ -23,6 +24,8 @@ class VersionTiles(VersionPass[Structured]):
     With so few rows, a tile of one panel would have too few accumulators: each would wait for the one before. N1 and N2 compute several panels at
     once, without prefetches. `lower-to-affine` emits all nests, and a branch between them.
     """
+
+    same_bits: ClassVar[bool] = True
 
     def subjects(self, op: ir.Operation) -> Iterable[Structured]:
         return structured_ops(op) if any(KernelInfo(op).sizes) else []

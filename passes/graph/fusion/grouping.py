@@ -260,13 +260,17 @@ class Grouping:
         return NoMatch(f"{outside}: it is to be computed apart") if self._is_unfused("fusion", op) else None
 
     def _is_unfused(self, kind: str, op: ir.Operation) -> bool:
-        """Whether an op that could join its neighbours' kernel is chosen not to: its result, or its operand, then goes through memory."""
+        """Whether an op that could join its neighbours' kernel is chosen not to: its result, or its operand, then goes through memory.
+
+        That changes no bit: inside a kernel, too, each op rounds its result to its type, and products and sums of different ops are not contracted.
+        """
         if (kind, op) not in self._unfused:
 
             def candidates() -> list[Candidate]:
                 results = [type_of(value) for value in op.results]
                 moved = sum(kind.elements * to_numpy(kind.dtype).itemsize for kind in results if kind.is_static)
-                return [Candidate(FUSED, 0.0), Candidate(APART, self.state.machine.seconds(moved=2.0 * moved), {"bytes": moved})]
+                alike, apart = "rounded to its type", self.state.machine.seconds(moved=2.0 * moved)
+                return [Candidate(FUSED, 0.0, arithmetic=alike), Candidate(APART, apart, {"bytes": moved}, alike)]
 
             self._unfused[kind, op] = self.state.choose(kind, op, candidates, FUSED) == APART
         return self._unfused[kind, op]

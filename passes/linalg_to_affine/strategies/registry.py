@@ -50,6 +50,11 @@ def tile_strategies(kind: str) -> list[type[TileStrategy]]:
     return [_STRATEGIES[name].strategy for name in (*brought, *ORDER) if kind in _STRATEGIES[name].kinds]
 
 
+def has_own_strategies(kind: str) -> bool:
+    """Whether plugins have brought strategies for ops of a kind, which may add in another order."""
+    return any(name not in ORDER and kind in found.kinds for name, found in _STRATEGIES.items())
+
+
 def choose(context: NestContext, decline: Decline) -> TileStrategy:
     """The first strategy that fits a nest, with the ones behind it that fit as its `rest`. Records why those before it do not.
 
