@@ -3,6 +3,7 @@
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --operators [REGEX]
+    .venv/bin/python scripts/bench.py --tuned [--budget 10m] [NETWORK ...]
     .venv/bin/python scripts/bench.py --int8 [NETWORK ...]
     .venv/bin/python scripts/bench.py --weights int4 [NETWORK ...]
     .venv/bin/python scripts/bench.py --precision bf16 [NETWORK ...]
@@ -100,6 +101,7 @@ def compare(options: argparse.Namespace) -> int:
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
     from benchmark.tables import console, show_comparison, show_operators
+    from benchmark.tuned import make_plans
 
     images, rounds, runs = (1, 1, 100) if options.classical else (options.images, options.rounds, options.runs)
     protocol = Protocol(
@@ -127,6 +129,11 @@ def compare(options: argparse.Namespace) -> int:
         if options.pipeline or options.schedule:
             pipeline, schedule = given(options)
             contestants.append(replace(plain, variant=variant(options), pipeline=pipeline, schedule=schedule))
+        if options.tuned:
+            settings["tuning"] = {"budget": options.budget} | make_plans(
+                networks, options.threads, options.budget, options.plans, options.target, say, seed=options.seed
+            )
+            contestants.append(replace(plain, variant="plans", plans=str(options.plans)))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
         if (options.int8 or options.weights or options.precision) and "stepwell" in options.engines:

@@ -16,6 +16,7 @@ COMMANDS = {
     "bisect": "find the pass, then the kernel or op, that makes a model give other results",
     "diff": "show how the IR of two files differs, numbers of values and locations aside",
     "cache": "show what is kept of compiled models on disk, say where, or clear it",
+    "tune": "measure other choices of a compilation, and write a plan with those that are faster",
     "tuning": "show the records of tuning, exchange them with other machines, or remove them",
 }
 

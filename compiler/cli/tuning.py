@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepwell.cli import tuning_show
+from stepwell.cli import tuning_plot, tuning_show, tuning_space
 from stepwell.cli.common import OK, Parser, UsageError, number, write_text
 from stepwell.cli.display import plural, say
 
 if TYPE_CHECKING:
     from stepwell.database.database import Database
+    from stepwell.tuning.story import Story
 
 DESCRIPTION = """Show what tuning measured and decided, exchange it with other machines, or remove it.
 
@@ -123,10 +124,22 @@ def _prune(options: argparse.Namespace) -> int:
     return OK
 
 
+def _plot(options: argparse.Namespace) -> int:
+    def find(identifier: str | None) -> "Story":
+        from stepwell.tuning.run_records import find_story
+
+        with open_database() as database:
+            return find_story(database, identifier)
+
+    return tuning_plot.execute(options, find)
+
+
 SUBCOMMANDS = {
     "show": Subcommand("show what was decided, the candidates of a kernel, and the runs", tuning_show.add_options, tuning_show.run),
     "export": Subcommand("write all records as JSON lines", _export_options, _export),
     "import": Subcommand("add the records of files", _import_options, _import),
     "prune": Subcommand("remove records", _prune_options, _prune),
+    "space": Subcommand(tuning_space.DESCRIPTION, tuning_space.add_options, tuning_space.execute),
+    "plot": Subcommand(tuning_plot.DESCRIPTION, tuning_plot.add_options, _plot),
 }
 """The actions by name."""

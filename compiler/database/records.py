@@ -23,6 +23,11 @@ class State(StrEnum):
     DIFFERS = "differs"
     """Its results have other bits than the default's: a fault of the compiler, unless rounding was allowed."""
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the candidate could be built and run, and gives the default's results."""
+        return self in (State.BUILT, State.SAME_CODE)
+
 
 class Phase(StrEnum):
     """The part of a run in which samples were taken."""

@@ -1,9 +1,9 @@
 """The requests of builds: a kernel with other schedules, or a whole network with another plan, compiled in a process of their own."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -26,11 +26,15 @@ from stepwell.passes.schedule.candidates import parse_schedule
 from stepwell.pipelines.lowered import Lowered
 from stepwell.runtime.buffers import arena_places, pack_arena
 from stepwell.signature import TensorInfo
-from stepwell.tuning.blobs import Blob, BlobStore
+from stepwell.tuning.blobs import Blob, put
 from stepwell.tuning.device import Built
 from stepwell.tuning.program import KernelCode, Program
 
 SCHEDULED = "scheduled"
+Inputs: TypeAlias = tuple[tuple[Blob, tuple[int, ...], str], ...]
+"""The data of inputs, as `Program.inputs` has them."""
+Put: TypeAlias = Callable[[np.ndarray], Blob]
+"""Stores large data."""
 _ALIASING = "arg_attrs"
 """The attribute of a kernel with what the planner of memory promises about its arguments."""
 
@@ -67,20 +71,20 @@ class KernelBuild:
 class NetworkBuild:
     """A request to compile a whole network with a plan."""
 
-    source: str | bytes
+    source: str | bytes | Blob
     """The path of the model, or its content."""
     options: CompileOptions
     plan: Plan
-    inputs: tuple[tuple[Blob, tuple[int, ...], str], ...]
+    inputs: Inputs
     """Like the field of `Program`."""
-    store: BlobStore
 
     def answer(self) -> Built:
         """Compile it, in the process that received the request. Raises the errors of `stepwell.compile`."""
         compile_in_process()
         start = time.perf_counter()
-        lowered = lower(self.source, SCHEDULED, options=replace(self.options, plan=self.plan))
-        program = program_of(lowered, self.inputs, self.store)
+        source = self.source.array().tobytes() if isinstance(self.source, Blob) else self.source
+        lowered = lower(source, SCHEDULED, options=replace(self.options, plan=self.plan))
+        program = program_of(lowered, self.inputs, put)
         return Built(program.digest, program, time.perf_counter() - start)
 
 
@@ -121,8 +125,8 @@ def promises(lowered: Lowered) -> dict[str, str]:
     return found
 
 
-def program_of(lowered: Lowered, inputs: tuple[tuple[Blob, tuple[int, ...], str], ...], store: BlobStore) -> Program:
-    """A network at level scheduled or affine, compiled; its module is consumed. Weights go to `store`.
+def program_of(lowered: Lowered, inputs: Inputs, put: Put) -> Program:
+    """A network at level scheduled or affine, compiled; its module is consumed. `put` stores its weights.
 
     Raises UnsupportedError for a network whose `@main` is more than a list of calls.
     """
@@ -139,7 +143,7 @@ def program_of(lowered: Lowered, inputs: tuple[tuple[Blob, tuple[int, ...], str]
     hidden = [((count,), "uint64") for count in widths(info.checks)]
     units = LLVMOnCPU().units(lowered)
     objects, _ = objects_of(units, lowered.target, chosen_cache(True))
-    weights = store.put(pack_arena(lowered.weights, info.arena, info.weights_bytes))
+    weights = put(pack_arena(lowered.weights, info.arena, info.weights_bytes))
     return Program(
         tuple(launches), objects, inputs, (*outputs, *hidden), weights, tuple(places) if info.located else (), info.workspace_bytes
     )  # fmt: skip
@@ -150,9 +154,9 @@ def below(options: CompileOptions) -> CompileOptions:
     return replace(options, shapes=None, values=None, size_hints=None, plan=None, schedule=None)
 
 
-def stored_inputs(infos: Sequence[TensorInfo], arrays: Mapping[str, np.ndarray], store: BlobStore) -> tuple[tuple[Blob, tuple[int, ...], str], ...]:
+def stored_inputs(infos: Sequence[TensorInfo], arrays: Mapping[str, np.ndarray], put: Put) -> Inputs:
     """The data of inputs as `Program` has them."""
-    return tuple((store.put(arrays[info.name]), arrays[info.name].shape, str(arrays[info.name].dtype)) for info in infos)
+    return tuple((put(arrays[info.name]), arrays[info.name].shape, str(arrays[info.name].dtype)) for info in infos)
 
 
 def _promise(kernel: ir.Operation, text: str) -> None:

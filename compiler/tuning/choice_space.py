@@ -40,6 +40,10 @@ class ChoiceSpace:
         """See `Space`: candidates have no order, so all others."""
         return [name for name in self._allowed if name != text]
 
+    def move(self, text: str, random: Random) -> str:
+        """See `Space`."""
+        return random.choice(self.near(text) or [text])
+
     def lines(self, text: str) -> dict[str, list[str]]:
         """See `Space`: the one knob is the choice itself, its values in the order of the pass."""
         return {self.choice.site.kind: [name for name in self._candidates if name in (*self._allowed, text)]}

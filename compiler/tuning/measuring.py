@@ -2,6 +2,7 @@
 
 import gc
 import resource
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,11 +10,9 @@ import numpy as np
 
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import CodegenError
-from stepwell.tuning.device import Sample, Turn, Turns
+from stepwell.tuning.device import WHOLE, Sample, Turn, Turns
 from stepwell.tuning.program import KernelCode, Loaded, Program, Times, timed
 
-WHOLE = "@main"
-"""The contest of whole networks, each of which runs as its `main`, and not launch by launch."""
 PARTS = "@parts"
 """The contest of whole networks of which only the launches are timed that they do not have in common."""
 
@@ -36,17 +35,18 @@ class Timings:
     def answer(self) -> Turns:
         """Measure, in the process that received the request. Raises CodegenError for code that cannot be loaded."""
         run = _KernelTurns(self) if self.programs is None else _ProgramTurns(self, self.programs)
-        samples, disturbed = [], []
+        samples, disturbed, begin = [], [], time.perf_counter()
         gc.disable()
         try:
-            for turn in (*[self.turns[0]] * self.warm_up, *self.turns) if self.turns else ():
+            for number, turn in enumerate((*[self.turns[0]] * self.warm_up, *self.turns) if self.turns else ()):
+                begin = time.perf_counter() if number <= self.warm_up else begin
                 before = _preemptions()
                 times = run.time(turn)
                 samples.append({name: _sample(one, self.threads) for name, one in times.items()})
                 disturbed.append(_preemptions() > before)
         finally:
             gc.enable()
-        return Turns(samples[self.warm_up :], disturbed[self.warm_up :])
+        return Turns(samples[self.warm_up :], disturbed[self.warm_up :], time.perf_counter() - begin)
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,19 @@ class BitsRequest:
 class OutputsRequest:
     """A request to run whole programs on the same data, and to compare their outputs bit by bit."""
 
+    contest: str
     programs: tuple[Program, ...]
     threads: int
 
-    def answer(self) -> Sequence[int]:
-        """The indices of the programs whose outputs differ from those of the first one."""
+    def answer(self) -> Mapping[str, Sequence[int]]:
+        """For the contest, the indices of the programs whose outputs differ from those of the first one."""
         arenas: dict[str, np.ndarray] = {}
         results = []
         for program in self.programs:
             loaded = Loaded(program, _arena(program, arenas), self.threads)
             loaded.replay.run()
             results.append([array.tobytes() for array in loaded.replay.outputs])
-        return [index for index, outputs in enumerate(results) if outputs != results[0]]
+        return {self.contest: [index for index, outputs in enumerate(results) if outputs != results[0]]}
 
 
 class _KernelTurns:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class Loaded:
         code, scratch = one
         linked = load({name: code.code}, exports=[name])
         addresses = [address(array) for array in self.replay.arrays]
-        runs = []
+        runs: list[Run] = []
         for launch in self.program.launches:
             if launch.kernel != name:
                 continue
@@ -130,7 +131,7 @@ class Loaded:
                     raise CodegenError(f"@{name} has scratch memory with another schedule, and none of its own")
                 operands.append(address(scratch) if scratch is not None else addresses[at.argument] + at.offset)  # type: ignore[union-attr]
             function = linked.function(name, len(operands))
-            runs.append(lambda function=function, operands=tuple(operands): function(*operands))  # type: ignore[misc]
+            runs.append(partial(function, *operands))
         return runs
 
     def steps(self, chosen: Mapping[str, int]) -> list[tuple[str, Run]]:

@@ -14,10 +14,11 @@ from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.strategies.registry import has_own_strategies
 from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.candidates import parse_schedule, schedule_text
-from stepwell.passes.schedule.cost_model import Cost, CycleModel
+from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import effective, walked_or_tiled
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
+from stepwell.passes.schedule.quantities import Cost
 from stepwell.passes.schedule.space import MAX_PREFETCH, MAX_STEP, MAX_WIDTH, Value, block_knob, knobs, tile_knob
 
 TRIES = 32
@@ -82,6 +83,18 @@ class ScheduleSpace:
         values = nest.values(self.op)
         found = (self._with(nest, {name: value}) for name, now in values.items() for value in self._beside(name, now, nest))
         return list(dict.fromkeys(other for one in found if one is not None and (other := self._text(one)) != text))
+
+    def move(self, text: str, random: Random) -> str:
+        """See `Space`."""
+        nest = self.nest(text)
+        values = list(nest.values(self.op).items())
+        for _ in range(TRIES):
+            name, now = random.choice(values)
+            beside = list(self._beside(name, now, nest))
+            found = self._with(nest, {name: random.choice(beside)}) if beside else None
+            if found is not None and (other := self._text(found)) != text:
+                return other
+        return text
 
     def lines(self, text: str) -> dict[str, list[str]]:
         """See `Space`."""
@@ -164,9 +177,7 @@ class ScheduleSpace:
             now = start[knob.name]
             kind, _, dim = knob.name.partition(".")
             values: set[Value] = {now}
-            if kind == "parallel" and self.threads > 1 and op.may_thread:
-                values |= set(knob.legal)
-            elif kind == "unroll" or knob.name in ("vector", "intrinsic", "along"):
+            if (kind == "parallel" and self.threads > 1 and op.may_thread) or kind == "unroll" or knob.name in ("vector", "intrinsic", "along"):
                 values |= set(knob.legal)
             elif kind == "width":
                 values |= {1 << i for i in range(self._widest.bit_length())}
@@ -230,7 +241,7 @@ class ScheduleSpace:
             return tuple(order)
         if name.startswith("unroll."):
             return values[min(int(len(values) ** random.random()), len(values)) - 1]
-        if name.startswith(("block.", "prefetch")) and random.random() < 0.5:  # noqa: PLR2004  half without, since blocks and prefetches seldom help
+        if name.startswith(("block.", "prefetch")) and random.random() < 0.5:  # half without, since blocks and prefetches seldom help
             return values[0]
         return random.choice(values)
 

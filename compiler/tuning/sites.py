@@ -23,7 +23,7 @@ from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.candidates import SCHEDULE
 from stepwell.passes.schedule.cost_model import body_cost
-from stepwell.passes.schedule.kernel_digest import DIGITS, kernel_digest
+from stepwell.passes.schedule.kernel_digest import DIGITS, kernel_digest, loops_digest, schedule_content
 from stepwell.passes.schedule.nest import Nest
 from stepwell.pipelines.lowered import Lowered
 from stepwell.tuning.choice_space import Check, ChoiceSpace
@@ -71,18 +71,19 @@ def floor_of(kind: str) -> str:
 
 
 def find_sites(
-    lowered: Lowered, *, network: str = "", threads: int = 1, rounding: bool = False, floors: Iterable[str] = ALL_FLOORS,
+    lowered: Lowered, *, network: str = "", content: str = "", threads: int = 1, rounding: bool = False, floors: Iterable[str] = ALL_FLOORS,
     relower: Relower | None = None,
 ) -> list[Site]:  # fmt: skip
     """The sites of a model at level `scheduled` whose choices were recorded (`lower(…, recording=True)`).
 
-    `network` is the model's name. With `rounding`, candidates may compute other bits than the default. `relower` finds out, when a candidate is
-    examined (`refusal`), whether the schedules that follow from it still sum in the same order. The module must live as long as the sites.
+    `network` is the model's name, `content` its digest in tuning records (`network_content`), by default that of its IR. With `rounding`, candidates
+    may compute other bits than the default. `relower` finds out, when a candidate is examined (`refusal`), whether the schedules that follow from it
+    still sum in the same order. The module must live as long as the sites.
     """
     wanted, found = set(floors), list[Site]()
     with lowered.module.context:
         if wanted & {ALGORITHM, GRAPH}:
-            found += [site for site in _choices(lowered, network, threads, rounding, relower) if site.floor in wanted]
+            found += [site for site in _choices(lowered, network, content, threads, rounding, relower) if site.floor in wanted]
         if SCHEDULE in wanted:
             found += _schedules(lowered, network, threads, rounding)
     return found
@@ -136,32 +137,24 @@ def _roots(function: func.FuncOp) -> Iterator[tuple[int, Structured]]:
     stages = stages_on_tensors(function.operation)
     inside = {member.operation for stage in stages for member in stage.members if member is not stage.root}
     for place, op in enumerate(structured_ops(function.operation)):
-        if op.operation not in inside and ScheduleInfo(op.operation).is_scheduled and prod(op.sizes):
+        if op.operation not in inside and ScheduleInfo(op.operation).is_scheduled and all(op.sizes):
             yield place, op
 
 
 def _schedules(lowered: Lowered, network: str, threads: int, rounding: bool) -> Iterator[Site]:
     target = lowered.target
     for kernel in _kernels(lowered.module.operation):
-        above = _fused_digest(kernel.function)
+        above = loops_digest(kernel.function.operation)
         for place, op in _roots(kernel.function):
             space = ScheduleSpace(op, target, Nest.from_op(op, target), rounding=rounding, threads=threads)
             own = node_names(op.operation.location)
             others = [node for call in kernel.calls for node in node_names(call.location)] if len(kernel.calls) > 1 else []
             nodes = tuple(dict.fromkeys([*own, *others]))
             name = f"{kernel.function.sym_name.value}:{op.kind if not op.is_fill else 'fill'}"
-            workload = Workload(SCHEDULE, f"{kernel.digest}:{place}", above, target.digest, threads)
+            workload = Workload(SCHEDULE, schedule_content(kernel.digest, place), above, target.digest, threads)
             info = WorkloadInfo(name, network, nodes, _features(op, len(kernel.calls)))
-            yield Site(
-                SCHEDULE, f"{kernel.digest}:{place}", SCHEDULE, nodes, workload, info, space, max(1, len(kernel.calls)), kernel.digest, place
-            )  # fmt: skip
-
-
-def _fused_digest(function: func.FuncOp) -> str:
-    """A digest of the fused loops of a kernel, which its own digest does not show; empty if there are none."""
-    fused = {place: ScheduleInfo(op.operation).fused for place, op in enumerate(structured_ops(function.operation))}
-    known = {place: loops for place, loops in fused.items() if loops}
-    return key_of(repr(sorted(known.items())))[:DIGITS] if known else ""
+            launches = max(1, len(kernel.calls))
+            yield Site(SCHEDULE, workload.content, SCHEDULE, nodes, workload, info, space, launches, kernel.digest, place)
 
 
 def _features(op: Structured, launches: int) -> dict[str, float]:
@@ -186,9 +179,8 @@ def _features(op: Structured, launches: int) -> dict[str, float]:
 # -- other choices -------------------------------------------------------------------------------------------------------------------
 
 
-def _choices(lowered: Lowered, network: str, threads: int, rounding: bool, relower: Relower | None) -> Iterator[Site]:
-    content = key_of(str(lowered.snapshots[IMPORTED].get_asm(enable_debug_info=False)))[:DIGITS]
-    above = key_of(replace(lowered.options, plan=None).key())[:DIGITS]
+def _choices(lowered: Lowered, network: str, content: str, threads: int, rounding: bool, relower: Relower | None) -> Iterator[Site]:
+    content = content or key_of(str(lowered.snapshots[IMPORTED].get_asm(enable_debug_info=False)))[:DIGITS]
     usual = sums_of(lowered) if relower is not None else Counter[str]()
     for choice in lowered.state.choices.made:
         kind, name = choice.site.kind, choice.site.name
@@ -198,7 +190,7 @@ def _choices(lowered: Lowered, network: str, threads: int, rounding: bool, relow
         space = ChoiceSpace(choice, rounding=rounding, check=check)
         nodes = tuple(choice.site.nodes)
         features = {"candidates": float(len(choice.candidates)), **space.features(space.default)}
-        workload = Workload(kind, f"{content}:{name}", above, lowered.target.digest, threads)
+        workload = Workload(kind, f"{content}:{name}", "", lowered.target.digest, threads)
         yield Site(kind, name, floor_of(kind), nodes, workload, WorkloadInfo(name, network, nodes, features), space)
 
 

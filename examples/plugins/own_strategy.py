@@ -52,6 +52,10 @@ class Tiles:
         around = [f"{rows + i} x {columns + j}" for i, j in ((-1, 0), (1, 0), (0, -1), (0, 1))]
         return [other for other in around if self.refusal(other) is None]
 
+    def move(self, text: str, random: Random) -> str:
+        """One of `near`."""
+        return random.choice(self.near(text) or [text])
+
     def lines(self, text: str) -> Mapping[str, Sequence[str]]:
         """The tiles with the same columns, and those with the same rows."""
         rows, columns = self.knobs(text)

@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from benchmark.jobs import Contestant, Failure, Feed, Job, TensorSpec
 from benchmark.peer_engines import Mnn, Ncnn, import_mnn, import_ncnn
 from benchmark.system import multiplies_bytes
+from benchmark.tuned import plan_file
 
 __all__ = ["CONTROLLED", "IMPORTS", "Engine", "environment", "load"]
 
@@ -78,6 +80,8 @@ class _Stepwell:
         import stepwell
 
         of, how = job.contestant, _how(job.contestant)
+        if of.plans and (plan := plan_file(Path(of.plans), Path(job.model), job.threads)).exists():
+            how["plan"] = str(plan)
         model: Any
         if job.level is not None:
             from stepwell.cli.files import read_text, read_weights

@@ -37,6 +37,8 @@ class Contestant:
     """The pipeline for stepwell, as text or the path of a file; empty for the default one."""
     schedule: str = ""
     """The path of a schedule file for stepwell."""
+    plans: str = ""
+    """A folder with a plan for each network and number of threads (`tuned.plan_file`); empty for none."""
     variant: str = ""
     """The label that distinguishes it from plain stepwell if both take part."""
     of_floats: bool = False

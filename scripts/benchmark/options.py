@@ -31,6 +31,9 @@ def make_parser() -> argparse.ArgumentParser:
     add("--pipeline", metavar="FILE|TEXT", help="a pipeline for Stepwell, which takes part with and without it")
     add("--schedule", metavar="FILE", help="a schedule file for the one network, with and without which Stepwell takes part")
     peers = f"{', '.join(ENGINES)} (default: all of these that are installed), {', '.join(PEERS)} (in an environment of their own, made at first)"
+    add("--tuned", action="store_true", help="tune the networks that have no plan yet, and let Stepwell take part with the plans, too")
+    add("--budget", default="10m", metavar="TIME", help="with --tuned: how long to tune each network on each number of threads (default: 10m)")
+    add("--plans", type=Path, default=ROOT / "build" / "plans", metavar="DIR", help="with --tuned: where plans are (default: build/plans)")
     add("--engines", type=names({**ENGINES, **PEERS}), metavar="A,B", help=f"some of {peers}")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")

@@ -215,6 +215,7 @@ class Session:
             why = f"{why}: outputs are compared with those of {label}"
         if (REFERENCE.label, 1) not in outputs and (want is None or network.level is not None or network.case is not None):
             comparison.settings.setdefault("not checked", {})[network.name] = why
+        self._check_bits(comparison, network, outputs)
         for key, got in outputs.items():
             cell = comparison.cell(network.name, *key)
             if any(c.label == key[0] and c.of_floats for c in self.contestants):
@@ -226,6 +227,15 @@ class Session:
                 cell.failure = str(failure)
             if not self._is_ours(key[0]) and (cell.failure or comparison.is_wrong(network.name, cell)):
                 cell.fail(cell.failure or f"its outputs differ by {cell.error:.2g} of their scale", is_fault=False)
+
+    def _check_bits(self, comparison: Comparison, network: Network, outputs: dict[tuple[str, int], Outputs]) -> None:
+        """Plans must not change a bit of the outputs: their contestant fails if it does not have those of plain Stepwell."""
+        plain = next((c.label for c in self.contestants if c.is_ours), None)
+        for label in (c.label for c in self.contestants if c.plans):
+            for threads in self.threads:
+                pair = outputs.get((plain or "", threads)), outputs.get((label, threads))
+                if pair[0] is not None and pair[1] is not None and not _same_bits(pair[0], pair[1]):
+                    comparison.cell(network.name, label, threads).fail("its outputs have other bits than those without a plan", is_fault=True)
 
     def _is_ours(self, label: str) -> bool:
         return any(contestant.label == label and contestant.engine == "stepwell" for contestant in self.contestants)
@@ -340,6 +350,11 @@ def scaled_error(got: np.ndarray, want: np.ndarray) -> float:
     if not np.isfinite(difference):
         raise Failure("an output is NaN or infinite where ONNX Runtime's is not, or the other way round")
     return difference / scale
+
+
+def _same_bits(one: Outputs, other: Outputs) -> bool:
+    pairs = [(a, b) for mine, theirs in zip(one, other, strict=True) for a, b in zip(mine, theirs, strict=True)]
+    return all(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
 def _error(got: list[np.ndarray], want: list[np.ndarray]) -> float:

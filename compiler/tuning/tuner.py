@@ -1,0 +1,456 @@
+"""The tuner: searches the sites of a network in rounds, confirms what it found at ever longer intervals, and keeps the best confirmed plan."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from stepwell.database.records import Decision, Phase, Provenance, Samples, State
+from stepwell.dialects.sched.plan_file import Plan
+from stepwell.dialects.support.errors import CodegenError, InputError, shown
+from stepwell.tuning.compete import Competition, Pace
+from stepwell.tuning.confirm import ALPHA, Confirmation
+from stepwell.tuning.device import Arm, Contest, Device, Fault, Measurement
+from stepwell.tuning.drafts import Drafting, chosen, expected, prospects
+from stepwell.tuning.journal import Journal
+from stepwell.tuning.live import SiteProgress, Snapshot
+from stepwell.tuning.measuring import PARTS
+from stepwell.tuning.race import Rules
+from stepwell.tuning.ranking import Ranking
+from stepwell.tuning.recorder import Recorder
+from stepwell.tuning.rounds import Limits, Proposal, Raced, build, candidate, check, learn, race
+from stepwell.tuning.settling import Conditions, Verdict, confirm_network, confirm_parts
+from stepwell.tuning.spaces import Trial, find_strategy
+from stepwell.tuning.state import PartState, SiteState
+from stepwell.tuning.story import Ratio, Story
+from stepwell.tuning.subject import Part, Subject, Taken, site_key
+
+PROFILED = 5
+"""Runs of the network from which shares of its time are taken."""
+SHORT = 60.0
+"""Seconds of a budget below which drafts are cheaper."""
+SHORT_EFFORT = 250
+"""The number of candidates that a draft scores then."""
+SEARCHED = 0.55
+"""The part of the time until a confirmation that the search before it may take."""
+SLICE = 0.35
+"""The part of the time left for a search that the builds of one round may take."""
+PROCESS = 0.5
+"""Seconds to start a process that measures, beside its runs, before one was measured."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to tune."""
+
+    budget: float
+    """Seconds."""
+    threads: int = 1
+    seed: int = 0
+    strategy: str = "annealing"
+    effort: int = 1000
+    """The number of candidates that a draft scores."""
+    builds: int = 32
+    """The number of candidates of a site that are built before coordinate descent begins."""
+    batch: int = 8
+    """The number of candidates of a site in one round."""
+    first: float = 30.0
+    """Seconds until the first confirmation; later ones come at twice the time of the one before."""
+    rounds: int | None = None
+    """The largest number of rounds between two confirmations; None for as many as the time allows."""
+    processes: int | None = None
+    """The number of processes of each race and of each confirmation; None to choose by the time. For results that do not depend on the machine."""
+    confirmations: int | None = None
+    """The largest number of confirmations."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.budget) and self.budget > 0):
+            raise InputError(f"budget: expected a number of seconds above 0, got {shown(self.budget)}")
+        for name in ("threads", "effort", "builds", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: expected a number from 1, got {shown(getattr(self, name))}")
+        find_strategy(self.strategy)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of tuning."""
+
+    plan: Plan | None
+    """The plan that was confirmed; None if nothing is faster than the default."""
+    ratio: Ratio | None
+    """The time of the network with the plan relative to the one without."""
+    status: str
+    """`finished` or `interrupted`."""
+    story: Story
+
+
+@dataclass
+class Confirmed:
+    """The best network that was confirmed so far."""
+
+    plan: Plan | None = None
+    ratio: Ratio | None = None
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    """By the key of the site."""
+
+
+class Tuner:
+    """Tunes a subject on a device. `run` returns the result, also after Ctrl-C, which keeps what is confirmed."""
+
+    def __init__(
+        self, subject: Subject, device: Device, settings: Settings, recorder: Recorder, provenance: Provenance, *, ranking: Ranking | None = None,
+        on_update: Callable[[Snapshot], None] = lambda snapshot: None, on_plan: Callable[[Plan], None] = lambda plan: None,
+        command: str = "", spent: float = 0.0, clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """`on_update` gets the state several times a second, `on_plan` each plan that was confirmed.
+
+        `spent` are the seconds of the budget that earlier runs used.
+        """
+        self.subject, self.device, self.settings, self.recorder, self.provenance = subject, device, settings, recorder, provenance
+        self.on_update, self.on_plan, self.command, self.clock = on_update, on_plan, command, clock
+        self.random = Random(settings.seed)
+        self.journal, self.confirmed, self.untuned = Journal(), Confirmed(), subject.whole
+        self.begin = clock()
+        self.spent, self.end = spent, self.begin + settings.budget - spent
+        self.parts: dict[str, PartState] = {}
+        self.shares: dict[str, float] = {}
+        self.turn = 0.0
+        self.seconds = {"": 0.05, PARTS: 3.0}
+        """Seconds to build a candidate of a kernel, and of the whole network."""
+        self.doing = "measuring the default"
+        self.expected: float | None = None
+        """The fraction of the network's time that the rest of the budget is expected to gain."""
+        effort = settings.effort if settings.budget > SHORT else min(settings.effort, SHORT_EFFORT)
+        self.drafting = Drafting(ranking or Ranking(), recorder, effort, settings.batch, settings.builds)
+
+    # -- the run -----------------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Tune until the budget is used up, or nothing is left to try. Raises CodegenError if the default network itself cannot be measured."""
+        status = "failed"
+        try:
+            try:
+                self._adopt(self.subject)
+                self._search_and_confirm()
+                status = "finished"
+            except KeyboardInterrupt:
+                status = "interrupted"
+        finally:
+            self._store(status)
+        return Result(self.confirmed.plan, self.confirmed.ratio, status, self.story())
+
+    def story(self) -> Story:
+        """What happened so far."""
+        number = "" if self.recorder.number is None else str(self.recorder.number)
+        return self.journal.story(self.recorder.run, self.provenance, identifier=number, command=self.command, untuned=self.turn or None)
+
+    def _search_and_confirm(self) -> None:
+        number, interval = 0, self.settings.first
+        while self.clock() < self.end and number != self.settings.confirmations:
+            checkpoint = self.begin + interval
+            if self.end - checkpoint < self.settings.first:  # too little for a confirmation of its own
+                checkpoint = self.end
+            more = self._search(checkpoint - self._reserve(checkpoint - self.clock()))
+            self._settle(number, max(checkpoint, self.clock() + self._reserve(self.settings.first) / 2))
+            number += 1
+            while self.begin + interval <= self.clock():
+                interval *= 2
+            if not more:
+                break
+
+    def _reserve(self, left: float) -> float:
+        """Seconds that a confirmation takes, of those that are left."""
+        return min((1 - SEARCHED) * self.settings.first + 4 * self.turn * PROFILED + self.seconds[PARTS], (1 - SEARCHED) * left)
+
+    # -- search ------------------------------------------------------------------------------------------------------------------------
+
+    def _search(self, until: float) -> bool:
+        """Rounds until a time of the clock; returns whether there is more to try."""
+        rounds = 0
+        while self.clock() < until and rounds != self.settings.rounds:
+            picked = self._picked(until)
+            if not picked:
+                return False
+            self._round(picked, until)
+            rounds += 1
+        return True
+
+    def _picked(self, until: float) -> list[Proposal]:
+        """The candidates of the next round: of the sites that are worth most, as many as the time allows."""
+        self._update("drafting candidates")
+        batch = self.settings.batch
+        ranked = [one for part in self.parts.values() for one in prospects(part, self.shares, self.seconds[self._pace_of(part)])]
+        order, self.expected = chosen(ranked, batch), expected(ranked, max(0.0, self.end - self.clock()), batch)
+        owner = {key: part for part in self.parts.values() for key in part.sites}
+        room = max(self.settings.batch, int(SLICE * (until - self.clock()) / self.seconds[""])) if math.isfinite(until) else len(order) * batch
+        picked: list[Proposal] = []
+        for state in order:
+            part = owner[site_key(state.site)]
+            if picked and (part.part.name == PARTS) != (picked[0].part.part.name == PARTS):
+                continue  # candidates for the whole network race by themselves
+            if part.part.name == PARTS and self.seconds[PARTS] * 2 > until - self.clock():
+                continue
+            self.drafting.fill(state, self.settings.strategy)
+            taken, state.drafts = state.drafts[:batch], state.drafts[batch:]
+            picked += [Proposal(part, state, draft.text, draft.strategy, draft.predicted) for draft in taken]
+            limit = max(1, int(SLICE * (until - self.clock()) / self.seconds[PARTS])) if part.part.name == PARTS else room
+            if len(picked) >= limit:
+                return picked[:limit] if part.part.name == PARTS else picked
+        return picked
+
+    def _round(self, proposals: Sequence[Proposal], until: float) -> None:
+        """Build, check and race some candidates."""
+        settings, begin = self.settings, self.clock()
+        limits = Limits(until, processes=settings.processes)
+        self._update(f"building {len(proposals)} candidates")
+        build(self.subject, self.device, proposals, limits)
+        pace = self._pace_of(proposals[0].part)
+        self.seconds[pace] = 0.5 * self.seconds[pace] + 0.5 * (self.clock() - begin) / len(proposals)
+        self._update(f"checking the bits of {len(proposals)} candidates")
+        check(self.device, proposals, limits)
+        racing = [proposal for proposal in proposals if proposal.state is State.BUILT]
+        self._update(f"racing {len(racing)} candidates")
+        raced = race(
+            self.device, racing, limits, random=self.random, threads=settings.threads, pace=Pace(turn=self.turn), rules=Rules(),
+            clock=self.clock, on_progress=self._on_race,
+        )  # fmt: skip
+        for one in raced:
+            learn(one)
+        self._learn_failures(proposals)
+        self._note(proposals, raced)
+
+    def _learn_failures(self, proposals: Sequence[Proposal]) -> None:
+        """Candidates that did not race: their fate is known, too."""
+        for proposal in proposals:
+            known = {trial.text for trial in proposal.site.trials}
+            if proposal.text not in known:
+                proposal.site.add(Trial(proposal.text, None), proposal.predicted)
+
+    def _note(self, proposals: Sequence[Proposal], raced: Sequence[Raced]) -> None:
+        """Store what a round found."""
+        samples: dict[str, list[Samples]] = {}
+        for one in raced:
+            for key, taken in one.samples().items():
+                samples.setdefault(key, []).extend(taken)
+            self.journal.notes += [note for note in one.outcome.notes if note not in self.journal.notes]
+        plans = {
+            number: self.subject.plan({proposal.part.part.name: proposal.texts}).text
+            for number, proposal in enumerate(proposals)
+            if not proposal.state.is_sound
+        }  # fmt: skip
+        self.journal.add(proposals, samples, self.clock() - self.begin, plans)
+        by_site: dict[str, list[Proposal]] = {}
+        for proposal in proposals:
+            by_site.setdefault(site_key(proposal.site.site), []).append(proposal)
+        for key, own in by_site.items():
+            self.recorder.tried(own[0].site.site, [proposal.record() for proposal in own], samples.get(key, ()))
+        self.journal.reached(Ratio(self._estimate()), self.clock() - self.begin, confirmed=False)
+        self._save()
+
+    def _estimate(self) -> float:
+        """The estimated time of the network with all incumbents, relative to the untuned one."""
+        return 1 - sum(part.share * (1 - math.exp(part.log_ratio)) for part in self.parts.values())
+
+    # -- confirmation ------------------------------------------------------------------------------------------------------------------
+
+    def _settle(self, number: int, deadline: float) -> None:
+        """Confirm the incumbents, and the network with them. If it holds, it is the result so far."""
+        winners = [part for part in self.parts.values() if part.incumbent is not None and not part.is_broken]
+        if not winners:
+            return
+        conditions = self._conditions(number, deadline)
+        kernels = [part for part in winners if part.part.name != PARTS]
+        whole = [part for part in winners if part.part.name == PARTS]
+        self._update(f"confirming {len(winners)} winners in fresh processes")
+        found = confirm_parts(self.device, kernels, replace(conditions, deadline=self.clock() + (deadline - self.clock()) / 2))
+        found |= confirm_parts(self.device, whole, replace(conditions, deadline=self.clock() + (deadline - self.clock()) / 2))
+        for part in winners:
+            self._note_confirmation(part, found[part.part.name])
+        accepted = [part for part in winners if found[part.part.name].accepted]
+        if not accepted:
+            return
+        gains = {part.part.name: part.share * (1 - found[part.part.name].ratio.value) for part in accepted}
+        taken: Taken = {part.part.name: part.texts for part in accepted}
+        self._update("comparing the whole tuned network with the untuned one")
+        subject = self.subject
+        if PARTS in taken:  # kernels may be others
+            rebased = self.subject.rebased(taken[PARTS])
+            self._adopt(rebased)
+            taken = {name: part.texts for name, part in self.parts.items() if part.texts}
+        verdict = confirm_network(self.device, self.subject, self.untuned, taken, conditions, gains)
+        if verdict.holds:
+            self._accept(verdict, found)
+        else:
+            self._roll_back(accepted, verdict)
+            if subject is not self.subject:
+                self._adopt(subject)
+
+    def _conditions(self, number: int, deadline: float) -> Conditions:
+        """The conditions of a confirmation: all of them together accept by chance as seldom as one would."""
+        each = PROCESS + 1.0 + 3 * self.turn
+        processes = self.settings.processes or max(6, min(20, int((deadline - self.clock()) / 2 / each)))
+        return Conditions(
+            Random(self.random.getrandbits(64)), self.settings.threads, deadline, processes, ALPHA / 2 ** (number + 1),
+            Pace(seconds=0.6 if self.settings.budget <= SHORT else 1.0, turn=self.turn), self.clock,
+        )  # fmt: skip
+
+    def _accept(self, verdict: Verdict, found: dict[str, Confirmation]) -> None:
+        """Make a confirmed network the result, unless an earlier one was faster."""
+        confirmation = verdict.confirmation
+        assert confirmation is not None
+        ratio = Ratio(confirmation.ratio.value, confirmation.ratio.low, confirmation.ratio.high)
+        if self.confirmed.ratio is not None and self.confirmed.ratio.value < ratio.value:
+            return
+        plan = self.subject.plan(verdict.taken)
+        decisions: dict[str, Decision] = {}
+        for name, texts in verdict.taken.items():
+            part, one = self.parts[name], found.get(name)
+            for key, text in texts.items():
+                site = part.sites[key].site
+                shown_by = confirmation if one is None else one
+                statistic = shown_by.ratio
+                decisions[key] = Decision(text, site.space.default, statistic.value, statistic.low, statistic.high, shown_by.p)
+                self.recorder.decided(site, decisions[key])
+                self.journal.confirmed(site, (), decisions[key])
+        for key in self.confirmed.decisions.keys() - decisions.keys():
+            self._withdraw(key)
+        self.confirmed = Confirmed(plan, ratio, decisions)
+        self.journal.reached(ratio, self.clock() - self.begin, confirmed=True)
+        self.on_plan(plan)
+        self._save()
+
+    def _withdraw(self, key: str) -> None:
+        for part in self.parts.values():
+            if key in part.sites:
+                self.recorder.withdrawn(part.sites[key].site)
+                self.journal.confirmed(part.sites[key].site, (), None)
+
+    def _roll_back(self, parts: Sequence[PartState], verdict: Verdict) -> None:
+        """The whole network is not faster with these candidates, or gives other results."""
+        names = ", ".join(part.part.name for part in parts)
+        why = verdict.fault.message if verdict.fault is not None else "the whole network is not faster with them"
+        self.journal.notes.append(f"The winners for {names} were rolled back: {why}.")
+        for part in parts:
+            part.reset()
+
+    def _note_confirmation(self, part: PartState, confirmation: Confirmation) -> None:
+        """Store the samples of a confirmation with the first site of the part whose candidate differs from the default."""
+        for state in part.sites.values():
+            site = state.site
+            samples = [
+                replace(one, text=site.space.default if one.text == "" else self._best_text(state), against=site.space.default, phase=Phase.CONFIRM)
+                for one in confirmation.samples
+            ]
+            self.journal.confirmed(site, samples, None)
+            self.recorder.tried(site, [candidate(site, site.space.default, "default")], samples)
+            return
+
+    def _best_text(self, state: SiteState) -> str:
+        best = state.best
+        return state.site.space.default if best is None else best.text
+
+    # -- the state ---------------------------------------------------------------------------------------------------------------------
+
+    def _adopt(self, subject: Subject) -> None:
+        """Tune this subject from now on: measure the shares of its parts, and go on where equal workloads were searched before."""
+        before = {state.site.workload: state for part in self.parts.values() for state in part.sites.values()}
+        incumbents = {part.part.default.digest: part for part in self.parts.values()}
+        shares = self._profiled([part for part in subject.parts if part.name != PARTS])
+        parts = {}
+        for part in subject.parts:
+            sites = {site_key(site): before.get(site.workload) or self._site_state(site) for site in part.sites}
+            for key, state in sites.items():
+                state.site = next(site for site in part.sites if site_key(site) == key)
+            old = incumbents.get(part.default.digest)
+            made = PartState(part, sites, part.default, shares.get(part.name, 1.0), code={part.default.digest: "the default"})
+            if old is not None and part.name != PARTS:
+                made.texts, made.incumbent, made.log_ratio, made.code = old.texts, old.incumbent, old.log_ratio, old.code
+            parts[part.name] = made
+        self.subject, self.parts = subject, parts
+        self.shares = {key: self._share(part, state) for part in parts.values() for key, state in part.sites.items()}
+        for one in parts.values():
+            for key, state in one.sites.items():
+                self.journal.met(state.site, self.shares[key])
+                if state.site.workload not in before:
+                    self.recorder.tried(state.site, [candidate(state.site, state.site.space.default, "default")])
+
+    def _site_state(self, site: object) -> SiteState:
+        state = SiteState(site, find_strategy(self.settings.strategy)(), Random(f"{self.settings.seed} {site_key(site)}"))  # type: ignore[arg-type]
+        self.drafting.recall(state)
+        return state
+
+    def _profiled(self, parts: Sequence[Part]) -> dict[str, float]:
+        """The share of the network's time of each part, by its name. Raises CodegenError if the default network cannot be measured."""
+        if not parts:
+            return {}
+        contests = tuple(Contest(part.name, (Arm("", part.default),)) for part in parts)
+        turns = tuple(dict.fromkeys((part.name for part in parts), 0) for _ in range(PROFILED))
+        measured = self.device.measure(Measurement(contests, turns, self.settings.threads, warm_up=2, timeout=600.0))
+        if isinstance(measured, Fault):
+            raise CodegenError(f"{self.subject.name}: the network cannot be measured: {measured.message}")
+        times = {}
+        for part in parts:
+            walls = sorted(wall for sample in measured.samples if (wall := sample[part.name].wall) is not None)
+            times[part.name] = walls[len(walls) // 2] if walls else 0.0
+        total = sum(times.values())
+        self.turn = measured.seconds / len(turns) or total
+        return {name: seconds / total if total else 1 / len(times) for name, seconds in times.items()}
+
+    def _share(self, part: PartState, state: SiteState) -> float:
+        """The share of the network's time that a site may save: of its kernel, by the predicted times of its ops, or of the kernels of its nodes."""
+        if part.part.name != PARTS:
+            times = {key: one.site.space.predict([one.site.space.default])[0] or 0.0 for key, one in part.sites.items()}
+            total = sum(times.values())
+            return part.share * (times[site_key(state.site)] / total if total else 1.0)
+        nodes = set(state.site.info.nodes)
+        near = [other for other in self.parts.values() if any(nodes & set(one.site.info.nodes) for one in other.sites.values())]
+        return min(1.0, sum(other.share for other in near if other.part.name != PARTS))
+
+    def _pace_of(self, part: PartState) -> str:
+        return PARTS if part.part.name == PARTS else ""
+
+    def _on_race(self, competition: Competition) -> None:
+        self._update(f"racing: {len(competition.undecided)} of {len(competition.contests)} undecided")
+
+    def _update(self, doing: str) -> None:
+        """Tell what is done now."""
+        self.doing = doing
+        self.on_update(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """The state of the run."""
+        used = self.spent + self.clock() - self.begin
+        rows = []
+        for part in self.parts.values():
+            for key, state in part.sites.items():
+                best = state.best
+                ratio = None if best is None or best.log_ratio is None else Ratio(math.exp(min(0.0, best.log_ratio)))
+                site, label = state.site, self._label(key, part, state)
+                rows.append(SiteProgress(site.info.name, site.kind, self.shares.get(key), len(state.trials), site.space.size(), ratio, label))
+        rows.sort(key=lambda row: -(row.share or 0.0))
+        return Snapshot(
+            self.subject.name, rows, self.doing, used, self.settings.budget, self.journal.tried - self.journal.failed, self.journal.failed,
+            self.expected, self.confirmed.ratio or Ratio(self._estimate()),
+        )  # fmt: skip
+
+    def _label(self, key: str, part: PartState, state: SiteState) -> str:
+        """The state of a site in a word."""
+        if key in self.confirmed.decisions:
+            return "confirmed"
+        if part.is_broken:
+            return "broken"
+        return "done" if state.is_exhausted else "searched" if state.trials else "waiting"
+
+    def _save(self) -> None:
+        """Keep what was found so far, in case the process ends."""
+        ratio = self.confirmed.ratio
+        fields: dict[str, str | float | None] = {"spent": self.clock() - self.begin}
+        if self.confirmed.plan is not None and ratio is not None:
+            fields |= {"plan": self.confirmed.plan.text, "ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        self.recorder.changed(**fields)
+
+    def _store(self, status: str) -> None:
+        self._save()
+        self.recorder.changed(status=status)
