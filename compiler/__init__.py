@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from stepwell.pipelines.lowered import Lowered as Lowered
     from stepwell.pipelines.pipeline import Pipeline as Pipeline
     from stepwell.runtime.model import CompiledModel as CompiledModel
+    from stepwell.tuning.tune import tune as tune
+    from stepwell.tuning.tuner import Tuned as Tuned
 else:
     # The compiler's workers and the opt tool import parts of this package: what they do not use (onnx above all) is not loaded.
     __getattr__, __dir__, __all__ = names_on_use(__name__)

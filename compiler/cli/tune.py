@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from stepwell.options import CompileOptions
-    from stepwell.tuning.tuner import Result
+    from stepwell.tuning.tuner import Tuned
 
 DESCRIPTION = """Search schedules, algorithms and fusions for faster ones, measure them in the network, and write a plan with the confirmed ones.
 
@@ -110,7 +110,7 @@ def _command() -> str:
     return shlex.join(["stepwell", *sys.argv[1:]]) if common.is_program else ""
 
 
-def _say(result: "Result", output: Path) -> None:
+def _say(result: "Tuned", output: Path) -> None:
     """Print what was found."""
     from stepwell.tuning.story import Outcome
 

@@ -7,7 +7,7 @@ from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.tuning.recorded import SiteRecords, story_from_records
 from stepwell.tuning.story import Ratio, Story
-from stepwell.tuning.tuner import Result
+from stepwell.tuning.tuner import Tuned
 
 if TYPE_CHECKING:
     from stepwell.database.database import Database
@@ -17,7 +17,7 @@ RECORDED = "recorded"
 """The status of a result that earlier runs found."""
 
 
-def recorded_result(database: "Database", run: "Run") -> Result:
+def recorded_result(database: "Database", run: "Run") -> Tuned:
     """The best result that earlier runs on this machine confirmed for a network, of which there is one; without a plan if none."""
     alike = [
         record for record in database.runs()
@@ -26,10 +26,10 @@ def recorded_result(database: "Database", run: "Run") -> Result:
     ]  # fmt: skip
     with_plan = [record for record in alike if record.run.plan and record.run.ratio is not None]
     if not with_plan:
-        return Result(None, None, RECORDED, _story(database, alike[-1]))
+        return Tuned(None, None, RECORDED, _story(database, alike[-1]))
     best = min(with_plan, key=lambda record: record.run.ratio or 1.0)
     ratio = Ratio(best.run.ratio or 1.0, best.run.low or 0.0, best.run.high or 1.0)
-    return Result(Plan.parse(best.run.plan, "tuning records"), ratio, RECORDED, _story(database, best))
+    return Tuned(Plan.parse(best.run.plan, "tuning records"), ratio, RECORDED, _story(database, best))
 
 
 def find_story(database: "Database", identifier: str | None) -> Story:

@@ -28,7 +28,7 @@ from stepwell.tuning.ranking import Ranking, train
 from stepwell.tuning.recorder import Recorder
 from stepwell.tuning.run_records import recorded_result
 from stepwell.tuning.sites import ALL_FLOORS
-from stepwell.tuning.tuner import Result, Settings, Tuner
+from stepwell.tuning.tuner import Tuned, Settings, Tuner
 
 if TYPE_CHECKING:
     from stepwell.database.database import Database
@@ -52,7 +52,7 @@ def tune(
     strategy: str = "annealing", rounding: bool = False, floors: tuple[str, ...] = ALL_FLOORS, again: bool = False,
     executor: Executor | None = None, observers: Observers | None = None, command: str = "", options: CompileOptions | None = None,
     **given: Unpack[CompileFields],
-) -> Result:  # fmt: skip
+) -> Tuned:  # fmt: skip
     """Search the choices of a compilation for faster ones, for runs on `threads` threads, and return the plan that was confirmed.
 
     `budget` are seconds, in which those count that earlier runs spent on the same network with the same options on this machine, unless `again`:

@@ -74,7 +74,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Result:
+class Tuned:
     """The outcome of tuning."""
 
     plan: Plan | None
@@ -127,7 +127,7 @@ class Tuner:
 
     # -- the run -----------------------------------------------------------------------------------------------------------------------
 
-    def run(self) -> Result:
+    def run(self) -> Tuned:
         """Tune until the budget is used up, or nothing is left to try. Raises CodegenError if the default network itself cannot be measured."""
         status = "failed"
         try:
@@ -139,7 +139,7 @@ class Tuner:
                 status = "interrupted"
         finally:
             self._store(status)
-        return Result(self.confirmed.plan, self.confirmed.ratio, status, self.story())
+        return Tuned(self.confirmed.plan, self.confirmed.ratio, status, self.story())
 
     def story(self) -> Story:
         """What happened so far."""

@@ -9,13 +9,13 @@ from stepwell.database.database import Database
 from stepwell.database.records import Provenance, Run, State
 from stepwell.dialects.support.errors import InputError
 from stepwell.tuning.recorder import Recorder
-from stepwell.tuning.tuner import Result, Settings, Tuner
+from stepwell.tuning.tuner import Tuned, Settings, Tuner
 
 NOWHERE = Provenance("t", "simulated", (), (), 2, "", "")
 GAINS = {"k0": {"n=3": -0.2, "n=4": -0.1}, "k1": {"n=7": -0.08}, "k2": {}, "k3": {}}
 
 
-def tune(device, database=None, *, subject=None, rounds=4, confirmations=2, budget=1e6, threads=1, **more) -> Result:
+def tune(device, database=None, *, subject=None, rounds=4, confirmations=2, budget=1e6, threads=1, **more) -> Tuned:
     settings = Settings(budget, threads=threads, rounds=rounds, processes=6, confirmations=confirmations, strategy="exhaustive")
     run = Run("simulated", "c", "t", threads, 0, budget)
     tuner = Tuner(subject or ListedSubject(device), device, settings, Recorder(database, run, NOWHERE), NOWHERE, clock=lambda: 0.0, **more)
