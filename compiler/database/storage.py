@@ -163,9 +163,6 @@ class Storage:
         if refused is not None:
             return self._do_without(refused)
         with _locked(self.path.parent):
-            if _identity(self.path) is None:
-                for ending in _BESIDE:  # a log without its database; SQLite would apply it to the new one
-                    Path(f"{self.path}{ending}").unlink(missing_ok=True)
             connection = _connection(self.path, "mode=rwc")
             try:
                 self.path.chmod(0o600)  # SQLite gives the files beside it the same mode

@@ -163,18 +163,22 @@ def test_pruning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database.add_samples(workload(0), [samples()], last)
     database.add_candidates(workload(3), INFO, [candidate()], last)
     stamp = database.stamp("t0", 1)
-    assert database.prune(keep=1) == {"runs": 0, "candidates": 0, "samples": 0, "decisions": 0, "workloads": 0}, "decisions and the plan are in force"
     assert database.prune(other_machines=True) == {"runs": 1, "candidates": 4, "samples": 4, "decisions": 2, "workloads": 0}
     assert database.stamp("t0", 1) == stamp
-    for i in range(2):
-        database.forget(workload(i))
+    nothing = dict.fromkeys(("runs", "candidates", "samples", "decisions", "workloads"), 0)
+    database.forget(workload(0))
+    database.update_run(first, plan="")
+    assert database.prune(keep=1) == nothing, "a decision is in force"
+    database.forget(workload(1))
+    database.update_run(first, plan="{}")
+    assert database.prune(keep=1) == nothing, "the plan is in force"
     database.update_run(first, plan="")
     assert database.prune(keep=1) == {"runs": 1, "candidates": 3, "samples": 4, "decisions": 2, "workloads": 1}
     assert [tried.text for tried in database.candidates(workload(0))] == ["unroll.2=3"], "the second run measured it"
     assert [tried.text for tried in database.candidates(workload(3))] == ["unroll.2=3"]
     database.decide(workload(3), decision(), last)
     stamp = database.stamp("t0", 1)
-    assert database.prune(older_than=1) == dict.fromkeys(("runs", "candidates", "samples", "decisions", "workloads"), 0)
+    assert database.prune(older_than=1) == nothing
     monkeypatch.setattr("stepwell.database.pruning.time.time", lambda: 1e11)
     assert database.prune(older_than=1)["runs"] == 1
     assert (database.runs(), list(database.records()), database.decisions("t0", 1)) == ([], [], {})

@@ -194,12 +194,20 @@ WRONG_FILES = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file that is right."""
+    return exported(filled(tmp_path_factory.mktemp("good") / "t.sqlite"))
+
+
 @every("data, place, message", WRONG_FILES, ids=lambda case: None)
-def test_a_hostile_file_is_one_error(data: bytes, place: int, message: str, unchanged: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_file_is_one_error(
+    data: bytes, place: int, message: str, unchanged: Database, good: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interchange, "_BATCH", 1)
     if data.endswith(b" "):
         monkeypatch.setattr(interchange, "LINE_BYTES", 1 << 15)
     elif data.startswith(HEADER):  # all of a file is checked before anything is stored
-        good = exported(unchanged)
         data, place = good + data.removeprefix(HEADER), place + good.count(b"\n") - 1
     refused(data, place, message, unchanged)
 
