@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SPECIALISE = ("auto", "always", "never")
 PRECISIONS = ("f32", "bf16")
+TUNING = ("auto",)
 LIBM = "expand-math"  # the switch that is off when functions come from libm
 SHAPE_SYNTAX = "in 1x3x32..1024x? (or {32..1024}) one size is of a range, and one stays free"
 LIMIT_SYNTAX = f"K, M, G, T stand for powers of 1024: {', '.join(name for name, _ in Limits().items())}"
@@ -56,6 +57,7 @@ class CompileFields(TypedDict, total=False):
     keep_f32: Sequence[str]
     plan: "PlanSource | None"
     schedule: "PlanSource | None"
+    tuning: str | None
     limits: Limits | None
 
 
@@ -201,6 +203,11 @@ class CompileOptions:
     ))  # fmt: skip
     schedule: "PlanSource | None" = field(default=None, metadata=_said(
         "the former name of `plan`, from the time when its files held only schedules", checks.plan, "--schedule is another name of --plan",
+    ))  # fmt: skip
+    tuning: str | None = field(default=None, metadata=_said(
+        "whether to take what `stepwell tune` recorded on this machine (auto): the plan of this network, otherwise schedules of equal kernels; a "
+        "given plan takes precedence (docs/plans.md)",
+        checks.one_of(*TUNING), Flag("--tuning", choices=TUNING),
     ))  # fmt: skip
     limits: Limits = field(default_factory=Limits, metadata=_said(
         "limits on the cost of a model before it runs, and on the memory of a run (docs/reference/limits.md)",

@@ -107,7 +107,7 @@ def _alone(lowered: Lowered, text: str, kernel: str) -> str:
 
 def _by_itself(lowered: Lowered) -> CompileOptions:
     """The options for IR that is compiled differently from the model."""
-    return replace(lowered.options, shapes=None, values=None, schedule=None, pipeline=None, disable=())
+    return replace(lowered.options, shapes=None, values=None, plan=None, tuning=None, pipeline=None, disable=())
 
 
 def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -> tuple[str, str, str]:

@@ -46,6 +46,8 @@ class Artifact:
     """The outputs made from `outputs`, the results of the code, if some are sequences or optionals."""
     places: Places = ()
     """The offsets of weights in the arena, if the code reads the address of each from a table."""
+    plan: str = ""
+    """The text of the plan that makes the same code without tuning records; empty if neither a plan nor records decided anything."""
     border: Border | None = None
     """The part of the model that runs in Python, before and after the code."""
 

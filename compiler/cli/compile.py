@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.common import OK, Parser, UsageError, write_text
-from stepwell.cli.compile_options import OTHERS, add_model_options
+from stepwell.cli.compile_options import OTHERS, add_model_options, add_records_threads
 from stepwell.cli.display import level_times, plural, quantity, say, seconds
 from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
@@ -30,6 +30,7 @@ DEFAULT_FILES = ("obj", "weights")
 def add_options(parser: Parser) -> None:
     """The options of `stepwell compile`."""
     add_model_options(parser)
+    add_records_threads(parser)
     text = f"what to write: {', '.join(DEFAULT_EMITS)}; {OTHERS}"
     parser.add_argument("--emit", required=True, metavar="LEVEL", help=text)
     parser.add_argument("-o", dest="output", default=STDOUT, metavar="FILE", help="where to write (default: standard output, without weights)")

@@ -55,6 +55,12 @@ def add_input_options(parser: Parser) -> None:
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
 
 
+def add_records_threads(parser: Parser) -> None:
+    """`--threads` of commands that run nothing: only tuning records depend on it."""
+    text = "with --tuning: take what was recorded for N threads (default: all cores)"
+    parser.add_argument("--threads", type=number(1, MAX_THREADS), metavar="N", help=text)
+
+
 def add_compile_options(parser: Parser) -> None:
     """The options that determine how a model is compiled, and those that every command has."""
     add_flags(parser, flags())

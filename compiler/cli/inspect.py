@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, add_explain_option
-from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
+from stepwell.cli.compile_options import add_compile_options, add_records_threads, compile_options, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity, say
+from stepwell.cli.plan_in_use import show_plan_in_use
 from stepwell.cli.shapes import parse_given, shown_free_sizes
 from stepwell.dialects.support.errors import UnsupportedError
 
@@ -34,19 +35,21 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--emit-plan", metavar="FILE", help=text)
     add_explain_option(parser, instead=True)
     add_compile_options(parser)
+    add_records_threads(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
     written = options.emit_schedule is not None or options.emit_plan is not None
-    compiles = options.schedules or written or options.explain is not None or options.memory
+    decided = options.plan is not None or options.tuning is not None
+    compiles = options.schedules or written or options.explain is not None or options.memory or decided
     if not compiles and _says_how(options):
-        those = "--memory, --explain, --schedules, --emit-schedule or --emit-plan"
+        those = "--memory, --explain, --schedules, --emit-schedule, --emit-plan, --plan or --tuning"
         raise UsageError(f"what says how to compile goes with {those}: the rest is the same for all")
     load_plugins(options)
     how = compile_options(options)
     if options.schedules or written:
-        return _schedules(options, how)
+        return _schedules(options, how, shows_plan=decided)
     if options.explain is not None:
         return _explain(options, how)
     if options.memory:
@@ -80,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if free:
         say(f"free sizes: {free} (types of outputs say what follows from them)\n")
     if imported is not None and imported.is_general:
-        _show_what_needs_numbers(options.model, how)
+        _show_what_needs_numbers(options, how)
     numbers = [i for i in range(len(summary.columns)) if all(row[i].isdigit() or not row[i] for row in summary.operators)]
     print_table(summary.columns, summary.operators, numbers=numbers)
     if imported is not None and imported.border is not None:
@@ -93,10 +96,13 @@ def run(options: argparse.Namespace) -> int:
         for detail in details:
             say(f"  {detail}")
         return FAULT
+    if decided:
+        free_how = replace(how, specialise="never") if imported is not None and imported.is_general else how  # of code for all sizes
+        show_plan_in_use(_lowered(options, free_how, "scheduled"), options.threads)
     return OK
 
 
-def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
+def _show_what_needs_numbers(options: argparse.Namespace, how: "CompileOptions") -> None:
     """Report the op that keeps a model from having a shape-polymorphic program; only with plugins, since all of our own ops allow one."""
     from stepwell.dialects.support.extensions import extending_modules
     from stepwell.driver.all_sizes import no_program
@@ -104,17 +110,17 @@ def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
     if not extending_modules():
         return
     try:
-        _lowered(model, replace(how, specialise="never"), "affine")
+        _lowered(options, replace(how, specialise="never"), "affine")
     except UnsupportedError as error:
         say(f"{no_program(str(error.args[0]))}\n")
 
 
-def _lowered(model: str, how: "CompileOptions", level: str, instrumentation: "Instrumentation | None" = None) -> "Lowered":
+def _lowered(options: argparse.Namespace, how: "CompileOptions", level: str, instrumentation: "Instrumentation | None" = None) -> "Lowered":
     """A model at a level. Raises StepwellError."""
     from stepwell.driver.lowering import lower
 
     with Progress() as progress:
-        return lower(model, level, options=how, on_level=progress.level, instrumentation=instrumentation)
+        return lower(options.model, level, options=how, threads=options.threads, on_level=progress.level, instrumentation=instrumentation)
 
 
 def _says_how(options: argparse.Namespace) -> bool:
@@ -130,7 +136,7 @@ def _show_plan(options: argparse.Namespace, how: "CompileOptions") -> int:
     from stepwell.analysis.memory import memory_plan
     from stepwell.cli.memory import show_memory
 
-    show_memory(memory_plan(_lowered(options.model, how, "affine").module.operation))
+    show_memory(memory_plan(_lowered(options, how, "affine").module.operation))
     return OK
 
 
@@ -139,12 +145,12 @@ def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
     from stepwell.analysis.explain import Explanation
 
     explanation = Explanation()
-    _lowered(options.model, how, "affine", explanation)
+    _lowered(options, how, "affine", explanation)
     say(explanation.text(options.explain), end="")
     return OK
 
 
-def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
+def _schedules(options: argparse.Namespace, how: "CompileOptions", *, shows_plan: bool) -> int:
     """Show or write the schedules of the model's kernels."""
     from stepwell.dialects.sched.plan_file import Plan
     from stepwell.passes.schedule.assign_schedules import schedules_of
@@ -152,7 +158,9 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
 
     if options.emit_plan is not None and how.plan is None:
         how = replace(how, plan=Plan({}))  # an empty plan, so that all candidates are considered
-    lowered = _lowered(options.model, how, "scheduled")
+    lowered = _lowered(options, how, "scheduled")
+    if shows_plan:
+        show_plan_in_use(lowered, options.threads)
     with lowered.module.context:
         found = schedules_of(lowered.module.operation, lowered.target)
     if options.schedules:

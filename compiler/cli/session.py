@@ -131,7 +131,10 @@ class Session:
         with self.watched() as instrumentation:
             if self.options.start is None:
                 how = replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})})
-                return lower(self.options.model, level, options=how, on_level=self.progress.level, instrumentation=instrumentation)
+                given = self.options
+                return lower(
+                    given.model, level, options=how, threads=given.threads, on_level=self.progress.level, instrumentation=instrumentation
+                )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
     def start(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
@@ -140,7 +143,8 @@ class Session:
 
         if self.options.start is not None:
             return self.read()
-        return lower(self.options.model, IMPORTED, options=replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})}))
+        how = replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})})
+        return lower(self.options.model, IMPORTED, options=how, threads=self.options.threads)
 
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel | BorderModel":
         """Code for the model; `cache` says whether it, or its kernels, may come from the cache."""
@@ -178,7 +182,7 @@ class Session:
 
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
-        lowered = read_ir(read_text(file), self.options.start, weights, name=file, options=self.how)
+        lowered = read_ir(read_text(file), self.options.start, weights, name=file, options=self.how, threads=self.options.threads)
         missing = sorted(used_weights(lowered.module) - set(weights))
         if missing:
             names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")

@@ -99,7 +99,7 @@ def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timin
     """The description of the code; the time of loading is added to the last of the `timings`."""
     spent = {name: seconds + loading * (name == list(timings)[-1]) for name, seconds in timings.items()}
     listings = {name: partial(show, artifact) for name, show in find_backend(artifact.backend).listings().items()}
-    return About({**snapshots, **listings}, spent, artifact.kernels)
+    return About({**snapshots, **listings}, spent, artifact.kernels, artifact.plan or None)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def compile_ir(
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` has those that its parameters (or its arena) name. `cache` as in `build`."""
     threads = thread_count(threads)
-    lowered = read_ir(text, level, weights, name=name, options=CompileOptions.combined(options, given, "compile_ir"))
+    lowered = read_ir(text, level, weights, name=name, options=CompileOptions.combined(options, given, "compile_ir"), threads=threads)
     descend(lowered, code_level(lowered.options, level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, cache=cache, on_level=on_level)
 
@@ -59,7 +59,7 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
     threads = thread_count(threads)
     store = chosen_cache(cache)
     snapshots: dict[str, Callable[[], str]] = {level: partial(op.get_asm, enable_debug_info=True) for level, op in lowered.snapshots.items()}
-    last, below = lowered.level, replace(lowered.options, shapes=None, values=None, schedule=None)
+    last, below = lowered.level, replace(lowered.options, shapes=None, values=None, plan=None, tuning=None)
 
     def read_again() -> Lowered:
         return read_ir(snapshots[last](), last, lowered.weights, options=below)
@@ -120,11 +120,12 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
 
 def artifact_without_code(lowered: Lowered) -> Artifact:
     """The artifact of a model at level linalg or below, without code and weights."""
-    info = lowered.info
+    info, plan = lowered.info, lowered.state.choices.in_use(lowered.target)
     return Artifact(
         inputs=[TensorInfo.from_type(n, t, info.any_integers) for n, t in info.inputs],
         outputs=[TensorInfo.from_type(n, t) for n, t in info.outputs],
         workspace_bytes=info.workspace_bytes, nodes=list(info.nodes), checks=list(info.checks), backend=lowered.options.backend,
+        plan="" if plan is None else plan.text,
     )  # fmt: skip
 
 

@@ -62,11 +62,11 @@ def compile(
     """Compile a model to native code: an ONNX model (a path, bytes or a ModelProto), or any source that a plugin's front end accepts.
 
     `options`, or its fields as keyword arguments, determine how (docs/reference/options.md): `target`, `backend`, `shapes`, `values`, `specialise`,
-    `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `plan` (or `schedule`) and
-    `limits`; `bind` is for `lower`. Without `shapes` for all dynamic dimensions, and `values` for inputs that determine sizes, axes and the like, the
-    result is a DynamicModel: `specialise` decides which code is compiled now, and which at run time (docs/sizes.md); schedules for kernels are then
-    an error, since they are for one shape combination. Nodes with strings and maps at the border of the model run in Python: the result is then a
-    BorderModel around one of the others (docs/strings.md). Front ends of plugins are described in docs/frontends.md.
+    `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `plan` (or `schedule`), `tuning`
+    and `limits`; `bind` is for `lower`. Without `shapes` for all dynamic dimensions, and `values` for inputs that determine sizes, axes and the like,
+    the result is a DynamicModel: `specialise` decides which code is compiled now, and which at run time (docs/sizes.md); schedules for kernels are
+    then an error, since they are for one shape combination. Nodes with strings and maps at the border of the model run in Python: the result is then
+    a BorderModel around one of the others (docs/strings.md). Front ends of plugins are described in docs/frontends.md.
 
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use). Code and packed weights are cached on disk, unless
     `cache` is false or STEPWELL_CACHE is 0.
@@ -126,8 +126,8 @@ class Compilation:
         """The result, from the cache if possible."""
         begin = time.perf_counter()
         load_installed()
-        reading, store = Reading(self.origin, self.options), chosen_cache(self.cache)
-        key = reading.key() if store is not None else None
+        reading, store = Reading(self.origin, self.options, self.threads), chosen_cache(self.cache)
+        key = reading.key(store) if store is not None else None
         recalled = recall(store, key, self.origin.folder) if store is not None and key is not None and not self.watch.needs_passes else None
         if recalled is None:
             result = self._result_of_source(reading, store, keep_weights=key is not None)
@@ -213,7 +213,7 @@ class Compilation:
         """The arguments for assembling an artifact."""
         waits = made.late is not None and self.options.same_data_sizes
         return {
-            "threads": self.threads, "snapshots": texts_by_level(IMPORTED, result.reading.start, self.options.backend),
+            "threads": self.threads, "snapshots": texts_by_level(IMPORTED, partial(result.reading.start, made.plan), self.options.backend),
             "timings": result.timings, "pool": self.pool, "otherwise": Otherwise(self.with_broadcast_data, BROADCAST) if waits else None,
         }  # fmt: skip
 
@@ -224,7 +224,7 @@ class Compilation:
     def _result_of_source(self, reading: Reading, store: Cache | None, *, keep_weights: bool) -> Result:
         """The newly compiled result; `keep_weights` says whether it will be stored in `store`."""
         with uninterrupted():
-            from stepwell.driver.lowering import start
+            from stepwell.driver.lowering import start, warnings_of
 
         options = self.options
         passes = options.passes()
@@ -239,14 +239,14 @@ class Compilation:
             self._refuse_schedules()
         if free and options.specialise == "always":
             return Result(_signature(imported), {IMPORTED: seconds}, files, reading)
-        lowered = start(imported, options, passes, seconds)
+        lowered = start(imported, options, passes, seconds, reading.recorded(imported, files))
         try:
             artifact = self._code(lowered, store, is_general=free, keep_weights=keep_weights)
         except (UnsupportedError, LimitError, CodegenError) as error:
             if not free or options.specialise != "auto":
                 raise
             return Result(_signature(imported, str(error.args[0]).removesuffix(f"; {ALWAYS}")), lowered.timings, files, reading)
-        artifact.warnings, artifact.groups, artifact.border = imported.warnings, imported.groups, imported.border
+        artifact.warnings, artifact.groups, artifact.border = warnings_of(imported, lowered), imported.groups, imported.border
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None

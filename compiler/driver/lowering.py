@@ -11,15 +11,18 @@ from stepwell.dialects.core.module_info import symbols_of
 from stepwell.dialects.core.sizes import Size, assumptions
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
+from stepwell.dialects.support.errors import InputError, IRError, ModelError, ModelWarning, PassError, warn_caller
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.limits import Budget
+from stepwell.dialects.target.cores import thread_count
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.all_sizes import shape_polymorphic_errors
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
+from stepwell.driver.origin import Origin
 from stepwell.driver.pairs import check_pairs
+from stepwell.driver.recorded import LocalRecords
 from stepwell.driver.watch import OnLevel
 from stepwell.frontends.base import ImportedModel, ImportOptions
 from stepwell.frontends.loading import load_model, note_assumptions
@@ -27,6 +30,7 @@ from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.choices import Choices
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import IMPORTED, find_level
+from stepwell.passes.framework.recorded import Recorded
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
 from stepwell.pipelines.lowered import Lowered, check_main, derive_signature
@@ -38,12 +42,12 @@ from stepwell.signature import TensorInfo
 
 @checked
 def lower(
-    source: Source, to_level: str, *, options: CompileOptions | None = None, on_level: OnLevel | None = None,
+    source: Source, to_level: str, *, options: CompileOptions | None = None, threads: int | None = None, on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> Lowered:  # fmt: skip
     """Import a model and lower it to `to_level`. Like `compile`, but without native code.
 
-    Dynamic dimensions must be given, unless `specialise` is "never".
+    Dynamic dimensions must be given, unless `specialise` is "never". `threads` is the number for which `tuning` takes records, as in `compile`.
     """
     options = CompileOptions.combined(options, given, "lower")
     check_on_path(to_level, options.backend)
@@ -56,17 +60,21 @@ def lower(
     if on_level is not None:
         on_level(IMPORTED, seconds)
     with shape_polymorphic_errors() if free else nullcontext():
-        return descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
+        records = LocalRecords.of(options, thread_count(threads))
+        recorded = None if records is None else records.of_model(Origin(source), imported)
+        return descend(start(imported, options, passes, seconds, recorded), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
 @checked
 def read_ir(
-    text: str, level: str, weights: WeightTable, *, name: str = "<string>", options: CompileOptions | None = None, **given: Unpack[CompileFields]
-) -> Lowered:
+    text: str, level: str, weights: WeightTable, *, name: str = "<string>", options: CompileOptions | None = None, threads: int | None = None,
+    **given: Unpack[CompileFields],
+) -> Lowered:  # fmt: skip
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
     If the IR names a target (`target.description`), that is used; asking for another is an IRError. `options` and its fields apply to the remaining
-    levels: a `schedule` is for IR without schedules, and `shapes` and `values` are not accepted, since IR has its own.
+    levels: a `schedule` is for IR without schedules, and `shapes` and `values` are not accepted, since IR has its own. Of `tuning` records for that
+    number of `threads`, those about single kernels count.
     """
     options = CompileOptions.combined(options, given, "read_ir")
     check_on_path(level, options.backend)
@@ -84,7 +92,9 @@ def read_ir(
         target = resolve_ir_target(module, options.target, name) or resolve(options.machine)
         if level != IMPORTED:
             TargetInfo(module).target = target
-        state = PassState(weights=weights, target=target, choices=Choices(plan), budget=Budget(options.limits, weights.nbytes))
+        records = None if find_level(level).scheduled else LocalRecords.of(options, thread_count(threads))
+        choices = Choices(plan, recorded=None if records is None else records.of_kernels(target.digest))
+        state = PassState(weights=weights, target=target, choices=choices, budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)
         if not lowered.info.has_signature:
             derive_signature(module)
@@ -139,10 +149,24 @@ def descend(
             lowered.level = level
             if find_level(level).scheduled or level == lowered.path.last:
                 lowered.state.choices.check()
+                _warn_of_records(lowered.state.choices)
             if keep:
                 lowered.snapshots[level] = lowered.module.operation.clone()
             reached(lowered, level, seconds, on_level)
     return lowered
+
+
+def _warn_of_records(choices: Choices) -> None:
+    """Warn once of decisions of tuning records that do not fit."""
+    news = "" if choices.recorded is None else choices.recorded.news()
+    if news:
+        warn_caller(ModelWarning(news))
+
+
+def warnings_of(imported: ImportedModel, lowered: Lowered) -> tuple[str, ...]:
+    """The warnings of import and lowering, which are repeated when the model comes from the cache."""
+    recorded = lowered.state.choices.recorded
+    return (*imported.warnings, *filter(None, ("" if recorded is None else recorded.note,)))
 
 
 def foreign(lowered: Lowered, level: str) -> bool:
@@ -201,9 +225,10 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
         raise InputError(f"size_hints: the model's inputs have no free dimension '{unknown[0]}', {have}")
 
 
-def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
-    """An imported model at the topmost level."""
-    state = PassState(weights=imported.weights, target=resolve(options.machine), choices=Choices(options.chosen), budget=imported.budget)
+def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float, recorded: Recorded | None = None) -> Lowered:
+    """An imported model at the topmost level, to be lowered with the decisions of tuning records that are `recorded`."""
+    choices = Choices(options.chosen, recorded=recorded)
+    state = PassState(weights=imported.weights, target=resolve(options.machine), choices=choices, budget=imported.budget)
     lowered = Lowered(imported.module, IMPORTED, imported.weights, state, options, passes, {IMPORTED: seconds}, border=imported.border)
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs

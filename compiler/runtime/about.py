@@ -18,6 +18,8 @@ class About:
     """The seconds until each level was reached."""
     kernels: int = 0
     """The number of distinct kernels."""
+    plan: str | None = None
+    """The text of the plan in use."""
 
     def ir(self, level: str) -> str:
         """The text at `level`. Raises InputError for an unknown level."""
@@ -56,6 +58,14 @@ class Described(InMemory):
     def kernels(self) -> int:
         """Number of distinct kernels."""
         return self._described.kernels
+
+    @property
+    def plan(self) -> str | None:
+        """The text of the plan that its code was made by, as a file for `plan` would have it: the given one, with what tuning records added to it.
+
+        None if neither a plan nor records decided anything.
+        """
+        return self._described.plan
 
     def ir(self, level: str) -> str:
         """The text of the model at `level`. Raises InputError for an unknown level."""

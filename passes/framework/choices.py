@@ -13,6 +13,7 @@ from stepwell.dialects.support.errors import PassError, ScheduleError, shown
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import Decisions
+from stepwell.passes.framework.recorded import Recorded, Taken
 
 MOST_SHOWN = 16
 """The largest number of candidates that the report of a choice lists, the fastest ones."""
@@ -62,6 +63,8 @@ class Choice:
     chosen: str
     planned: bool
     """Whether a plan demanded it."""
+    recorded: bool = False
+    """Whether tuning records decided it."""
 
     def __str__(self) -> str:
         found = list(zip(self.candidates, self.seconds, strict=True))
@@ -69,7 +72,8 @@ class Choice:
             found.sort(key=lambda one: (one[0].name != self.chosen, inf if one[1] is None else one[1]))
         told = [one.name if seconds is None else f"{one.name} {time_text(seconds)}" for one, seconds in found[:MOST_SHOWN]]
         more = f" and {len(found) - len(told)} slower ones" if len(found) > len(told) else ""
-        return f"{self.site}: {self.chosen}{' (from a plan)' if self.planned else ''}, of {', '.join(told)}{more}"
+        source = " (from a plan)" if self.planned else " (from tuning records)" if self.recorded else ""
+        return f"{self.site}: {self.chosen}{source}, of {', '.join(told)}{more}"
 
 
 class SearchSpace(Protocol):
@@ -126,17 +130,20 @@ class Choices:
     plan: Plan | None = None
     made: list[Choice] = field(default_factory=list)
     """All choices so far, in order."""
+    recorded: Recorded | None = None
+    """The decisions of tuning records, for sites about which the plan says nothing."""
     _names: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def choose(
         self, kind: str, op: Any, candidates: Sequence[Candidate], default: str, *, target: Target, decisions: Decisions | None, run: str,
-        role: str = "", space: SearchSpace | None = None, planned: bool = False,
+        role: str = "", space: SearchSpace | None = None, planned: bool = False, recorded: str | None = None,
     ) -> str:  # fmt: skip
-        """The name of the candidate to take for `op`: the plan's, or else the one predicted to be the fastest.
+        """The name of the candidate to take for `op`: the plan's, or else that of tuning records, or else the one predicted to be the fastest.
 
         `default` is the pass's choice by the built-in model, which may prefer a candidate that needs less memory to one that is slightly faster.
         With a `space`, a plan may name any of its candidates, and a registered model searches it, from the fastest of `candidates` on. `planned` says
-        that a plan demands the default in another way. Raises ScheduleError if the plan's candidate does not exist here.
+        that a plan demands the default in another way, `recorded` names the candidate that the records demand in another way. Raises ScheduleError
+        if the plan's candidate does not exist here.
         """
         if self.plan is not None:
             check_machine(self.plan, target)
@@ -144,45 +151,59 @@ class Choices:
         found = list(candidates)
         seconds = _predicted(site, found)
         wanted = None if self.plan is None else self.plan.choices.get(kind, {}).get(site.name)
-        chosen = default
+        chosen, kept = default, None
         if wanted is not None:
-            chosen = self._wanted(wanted, site, found, seconds, space)
+            chosen = _wanted(wanted, site, found, seconds, space, self._where_from(site))
             if planned and chosen != default:
                 raise ScheduleError(f"{self._where_from(site)}: it is given twice, as {shown(wanted)} and under 'kernels' as {shown(default)}")
+        elif not planned and (kept := self._kept(site, found, seconds, space, recorded)) is not None:
+            chosen = kept
         elif not planned and has_cost_model(kind):
             chosen = _fastest(site, found, seconds, default, space)
-        choice = Choice(site, tuple(found), tuple(seconds), chosen, planned or wanted is not None)
+        choice = Choice(site, tuple(found), tuple(seconds), chosen, planned or wanted is not None, kept is not None)
         self.made.append(choice)
         if decisions is not None:
             decisions.add(run, "choice", op, True, str(choice))
         return chosen
 
-    def _wanted(self, wanted: str, site: Site, found: list[Candidate], seconds: list[float | None], space: SearchSpace | None) -> str:
-        """The name of the candidate that a plan demands, which is added to those found."""
-        names = [candidate.name for candidate in found]
-        if wanted in names:
-            return wanted
-        if space is None:
-            raise ScheduleError(f"{self._where_from(site)}: expected one of {', '.join(names)} ({site.what}), got {shown(wanted)}")
+    def _kept(
+        self, site: Site, found: list[Candidate], seconds: list[float | None], space: SearchSpace | None, recorded: str | None
+    ) -> str | None:  # fmt: skip
+        """The name of the candidate that tuning records demand; None if they say nothing, or if that candidate does not exist here."""
+        if self.recorded is None:
+            return None
+        wanted, name = recorded or self.recorded.choice(site.kind, site.name), f"choice {site}"
+        if wanted is None:
+            return None
         try:
-            candidate = space.named(wanted)
+            chosen = _wanted(wanted, site, found, seconds, space, name)
         except ScheduleError as error:
-            raise ScheduleError(f"{self._where_from(site)}: {error.args[0]} ({site.what})") from None
-        if candidate.name not in names:
-            found.append(candidate)
-            seconds += _predicted(site, [candidate])
-        return candidate.name
+            self.recorded.ignore(name, str(error.args[0]).removeprefix(f"{name}: "))
+            return None
+        if recorded is None:
+            self.recorded.take(Taken(site.kind, site.name, wanted, site.what))
+        return chosen
 
     def _where_from(self, site: Site) -> str:
         return f"{'plan' if self.plan is None else self.plan.name}: choice {site}"
 
+    @property
+    def prescribed(self) -> bool:
+        """Whether there is a plan, given or recorded."""
+        return self.plan is not None or (self.recorded is not None and self.recorded.plan is not None)
+
     def plans(self, kind: str) -> bool:
-        """Whether a plan decides any site of a kind."""
-        return self.plan is not None and bool(self.plan.choices.get(kind))
+        """Whether a plan, given or recorded, decides any site of a kind."""
+        plans = (self.plan, None if self.recorded is None else self.recorded.plan)
+        return any(plan is not None and plan.choices.get(kind) for plan in plans)
+
+    def in_use(self, target: Target) -> Plan | None:
+        """The plan that makes the same code without tuning records; None if neither a plan nor records decided anything."""
+        return self.plan if self.recorded is None else self.recorded.merged(self.plan, target)
 
     def copy(self) -> "Choices":
         """A copy of the choices so far, for passes that run again."""
-        return Choices(self.plan, list(self.made), Counter(self._names))
+        return Choices(self.plan, list(self.made), None if self.recorded is None else self.recorded.copy(), Counter(self._names))
 
     def _site(self, kind: str, op: Any, target: Target, role: str) -> Site:
         operation = op.operation
@@ -194,8 +215,13 @@ class Choices:
         return Site(kind, nodes if number == 1 else f"{nodes}#{number}", f"'{operation.name}' {results}".rstrip(), target)
 
     def check(self) -> None:
-        """Raise ScheduleError for a site of the plan at which nothing was chosen, saying where its nodes went."""
+        """Raise ScheduleError for a site of the plan at which nothing was chosen, saying where its nodes went.
+
+        Such entries of a recorded plan are noted as ignored; beside a given plan they are none, since it may have moved them.
+        """
         met = {(choice.site.kind, choice.site.name) for choice in self.made}
+        if self.recorded is not None and self.plan is None:
+            self.recorded.check(met)
         for kind, sites in ({} if self.plan is None else self.plan.choices).items():
             for name in sites:
                 if (kind, name) not in met:
@@ -219,6 +245,23 @@ class Choices:
         for choice in self.made:
             found.setdefault(choice.site.kind, {})[choice.site.name] = choice.chosen
         return found
+
+
+def _wanted(wanted: str, site: Site, found: list[Candidate], seconds: list[float | None], space: SearchSpace | None, where: str) -> str:
+    """The name of the candidate that a plan demands, which is added to those found. Raises ScheduleError, which begins with `where`."""
+    names = [candidate.name for candidate in found]
+    if wanted in names:
+        return wanted
+    if space is None:
+        raise ScheduleError(f"{where}: expected one of {', '.join(names)} ({site.what}), got {shown(wanted)}")
+    try:
+        candidate = space.named(wanted)
+    except ScheduleError as error:
+        raise ScheduleError(f"{where}: {error.args[0]} ({site.what})") from None
+    if candidate.name not in names:
+        found.append(candidate)
+        seconds += _predicted(site, [candidate])
+    return candidate.name
 
 
 def check_machine(plan: Plan, target: Target | None) -> None:

@@ -48,18 +48,19 @@ class PassState:
 
     def asked(self, kind: str) -> bool:
         """Whether the candidates of a kind matter: there is a plan, a cost model, or a request for decisions. Otherwise the default is taken."""
-        return self.decisions is not None or self.choices.plan is not None or has_cost_model(kind)
+        return self.decisions is not None or self.choices.prescribed or has_cost_model(kind)
 
     def choose(
         self, kind: str, op: ir.Operation | ir.OpView, candidates: Callable[[], Sequence[Candidate]], default: str, *,
-        role: str = "", space: SearchSpace | None = None, planned: bool = False,
+        role: str = "", space: SearchSpace | None = None, planned: bool = False, recorded: str | None = None,
     ) -> str:  # fmt: skip
         """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`. Unless `asked`, `default` it is."""
         if not self.asked(kind):
             return default
         return self.choices.choose(
-            kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running, role=role, space=space, planned=planned
-        )
+            kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running, role=role, space=space, planned=planned,
+            recorded=recorded,
+        )  # fmt: skip
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:
         """Record why a pass or pattern named `by` leaves `op` unchanged."""

@@ -1,6 +1,6 @@
 """The pass that gives each structured op its schedule, as an attribute."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,15 +12,16 @@ from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.choices import Candidate, check_machine
 from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.recorded import Recorded, Taken
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import defaults  # noqa: F401  (registers them)
-from stepwell.passes.schedule.candidates import SCHEDULE, ScheduleSpace, schedule_text
+from stepwell.passes.schedule.candidates import SCHEDULE, ScheduleSpace, parse_schedule, schedule_text
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import offered
 from stepwell.passes.schedule.intrinsics import considered
-from stepwell.passes.schedule.kernel_digest import kernel_digest, kernel_nodes
+from stepwell.passes.schedule.kernel_digest import kernel_digest, kernel_nodes, loops_digest, schedule_content
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose, first
 from stepwell.passes.schedule.search import why_fixed
@@ -30,7 +31,7 @@ from stepwell.passes.schedule.space import to_json
 @register_pass("assign-schedules", level="linalg", anchor="func.func")
 @dataclass
 class AssignSchedules(Pass):
-    """Put a schedule on every structured op that has none, from a schedule file or the default for its kind and target.
+    """Put a schedule on every structured op that has none: from a schedule file, from tuning records, or the default for its kind and target.
 
     A schedule that an op already has stays, unless the file has one for the op (docs/schedules.md).
     """
@@ -42,36 +43,82 @@ class AssignSchedules(Pass):
         found = structured_ops(op)
         given = {} if file is None else from_file(file, op, found, state.target)
         state.count("schedules from a file", len(given))
+        recorded = _Records.of(op, found, state)
         for place, structured in enumerate(found):
             info = ScheduleInfo(structured.operation)
             if place in given or not info.is_scheduled:
-                info.nest = nest = _chosen(structured, given.get(place), state)
+                kept = None if recorded is None or place in given else recorded.nest(place)
+                info.nest = nest = _chosen(structured, given.get(place), kept, state)
+                took = kept is not None and nest == kept
+                if recorded is not None and took:
+                    recorded.take(place, nest)
                 if state.decisions is not None:
-                    _explain(structured, nest, place in given, state)
+                    _explain(structured, nest, " (from a file)" if place in given else " (from tuning records)" if took else "", state)
             else:
                 state.decline(self.name, structured.operation, NoMatch("it carries a schedule already"))
 
 
-def _chosen(op: Structured, given: Nest | None, state: PassState) -> Nest:
-    """The schedule that is `given`, or else the decision (`PassState.choose`): by default the one of `default_schedule`."""
+def _chosen(op: Structured, given: Nest | None, recorded: Nest | None, state: PassState) -> Nest:
+    """The schedule that is `given`, or else the decision (`PassState.choose`): the `recorded` one, or by default the one of `default_schedule`."""
     nest = given or default_schedule(op, state.target)
     if not state.asked(SCHEDULE):  # naming schedules would take a tenth of this pass
-        return nest
+        return recorded or nest
     space = ScheduleSpace(op, state.target, nest)
     [default] = space.nests
+    kept = None if recorded is None else space.candidate(recorded).name
 
     def candidates() -> list[Candidate]:
         return [space.named(default)] if given else space.all()
 
     role = "fill" if op.is_fill else op.kind
-    return space.nests[state.choose(SCHEDULE, op.operation, candidates, default, role=role, space=space, planned=given is not None)]
+    chosen = state.choose(
+        SCHEDULE, op.operation, candidates, default, role=role, space=space, planned=given is not None, recorded=kept
+    )  # fmt: skip
+    return space.nests[chosen]
 
 
-def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> None:
+class _Records:
+    """The schedules that tuning records have for the ops of a kernel."""
+
+    @staticmethod
+    def of(function: ir.Operation, ops: Sequence[Structured], state: PassState) -> "_Records | None":
+        """Those of a kernel; None if there are no records."""
+        records = state.choices.recorded
+        return None if records is None else _Records(records, function, ops, state.target)
+
+    def __init__(self, records: Recorded, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> None:
+        self._records, self._function, self._ops, self._target = records, function, ops, target
+        self._digest, self._above = kernel_digest(function), loops_digest(function)
+        self._entry = records.entry(self._digest)
+        self._texts = {} if records.plan is not None else records.schedules.get((self._digest, self._above), {})
+        for place in {*self._texts, *(() if self._entry is None else self._entry.ops)}:
+            if place >= len(ops):
+                records.ignore(f"kernel '{self._digest}', op {place}", f"there is no such op, it has {len(ops)} structured ops, counted from 0")
+
+    def nest(self, place: int) -> Nest | None:
+        """The schedule of an op; None if the records have none, or one that is not legal, which is noted."""
+        op, where = self._ops[place], f"kernel '{self._digest}' (@{_name(self._function)}), op {place}{_nodes_text(self._ops[place])}"
+        try:
+            if self._entry is not None and place in self._entry.ops:
+                return _legal(self._entry.ops[place], op, self._target, where)
+            return parse_schedule(self._texts[place], op, self._target) if place in self._texts else None
+        except ScheduleError as error:
+            self._records.ignore(where, str(error.args[0]).removeprefix(f"{where}: "))
+            return None
+
+    def take(self, place: int, nest: Nest) -> None:
+        """Note that an op has its schedule from here."""
+        op, kernel = self._ops[place], KernelEntry({}, _name(self._function), tuple(kernel_nodes(self._function)))
+        what = f"@{kernel.name}, op {place}: {op.kind}{_nodes_text(op)}"
+        taken = Taken(SCHEDULE, schedule_content(self._digest, place), schedule_text(nest, op), what, is_of_kernel=True, above=self._above)
+        self._records.take_schedule(taken, self._digest, kernel, place, _entry(op, nest))
+
+
+def _explain(op: Structured, nest: Nest, origin: str, state: PassState) -> None:
     """Report, for `--explain`, an op's schedule, why there was no search for it, and why intrinsics of the target do not fit."""
-    sizes, origin = "x".join(map(str, op.sizes)), " (from a file)" if is_given else ""
+    sizes = "x".join(map(str, op.sizes))
     state.did(AssignSchedules.name, op.operation, f"{op.kind} of {sizes}: {schedule_text(nest, op)}{origin}")
-    if state.target is not None and not is_given:
+    if state.target is not None and not origin:
         start, is_start = first(op, state.target)
         if is_start and (fixed := why_fixed(op, start, state.target)) is not None:
             state.decline("search-schedules", op.operation, fixed)
@@ -143,6 +190,12 @@ def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> N
         raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None
 
 
+def _entry(op: Structured, nest: Nest, notes: Mapping[str, Any] | None = None) -> Entry:
+    """The entry of a plan with all knobs of a schedule."""
+    values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}
+    return Entry(values, op.kind, tuple(op.sizes), tuple(node_names(op.operation.location)), notes or {})
+
+
 def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
     """The schedules that the kernels of a module carry, with the legal values and the predicted costs."""
     kernels: dict[str, KernelEntry] = {}
@@ -154,8 +207,7 @@ def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
                 notes: dict[str, Any] = {"legal": to_json(offered(op, target, nest))}
                 if target is not None and (seconds := (model := CycleModel(op, target)).seconds(model.cost(nest))) is not None:
                     notes["seconds"] = float(f"{seconds:.3g}")
-                values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}
-                entries[place] = Entry(values, op.kind, tuple(op.sizes), tuple(node_names(op.operation.location)), notes)
+                entries[place] = _entry(op, nest, notes)
         if entries:
             kernels[kernel_digest(function.operation)] = KernelEntry(entries, _name(function.operation), tuple(kernel_nodes(function.operation)))
     about = None if target is None else {"name": target.name, "cpu": target.cpu, "digest": target.digest}

@@ -76,17 +76,17 @@ class ScheduleSpace:
         """The default; and if a cost model searches (`schedulers.schedule`), the start of that search, and the default's neighbours."""
         start, is_start = first(self.op, self.target)
         nests = dict.fromkeys((self.default, start, *self._near(self.default)) if is_start else (self.default,))
-        return [self._candidate(nest) for nest in nests]
+        return [self.candidate(nest) for nest in nests]
 
     def named(self, name: str) -> Candidate:
         """The schedule with these knobs; the others are the default's. Raises ScheduleError, naming the knob, if it is not legal."""
         if name not in self.nests:
-            return self._candidate(Nest.from_values({**self.default.values(self.op), **parse_knobs(name)}, self.op, self.target))
-        return self._candidate(self.nests[name])
+            return self.candidate(Nest.from_values({**self.default.values(self.op), **parse_knobs(name)}, self.op, self.target))
+        return self.candidate(self.nests[name])
 
     def near(self, name: str) -> list[Candidate]:
         """The legal schedules that differ in one knob from the one of that name, and in others as far as the registers demand it."""
-        return [self._candidate(nest) for nest in self._near(self.nests[name])]
+        return [self.candidate(nest) for nest in self._near(self.nests[name])]
 
     def _near(self, nest: Nest) -> Iterator[Nest]:
         if self._model is None or why_fixed(self.op, nest, self.target) is not None:
@@ -109,7 +109,8 @@ class ScheduleSpace:
         usual = self.default.values(self.op)
         return knobs_text({name: value for name, value in nest.values(self.op).items() if value != usual[name]}) or schedule_text(nest, self.op)
 
-    def _candidate(self, nest: Nest) -> Candidate:
+    def candidate(self, nest: Nest) -> Candidate:
+        """A legal schedule as a candidate; from now on `nests` has it by name."""
         name = self._name(nest)
         self.nests.setdefault(name, nest)
         if self._model is None:

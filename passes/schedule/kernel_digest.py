@@ -19,6 +19,18 @@ def kernel_digest(function: ir.Operation) -> str:
     return hashlib.sha256("\n".join(_lines(function, {})).encode()).hexdigest()[:DIGITS]
 
 
+def loops_digest(function: ir.Operation) -> str:
+    """The digest of the loops that are fused around the ops of such a function, which `kernel_digest` leaves out; empty if none are fused."""
+    name = ScheduleInfo.fused.name
+    found = [f"{place} {op.attributes[name]}" for place, op in enumerate(ops_below(function)) if name in op.attributes]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:DIGITS] if found else ""
+
+
+def schedule_content(digest: str, place: int) -> str:
+    """The content under which tuning records the schedule of an op: the digest of its kernel, and its index among the kernel's structured ops."""
+    return f"{digest}:{place}"
+
+
 def kernel_nodes(function: ir.Operation) -> list[str]:
     """The ONNX nodes that a function computes, in order. A kernel of several groups of nodes has the names of the first group."""
     return list(dict.fromkeys(name for op in ops_below(function) for name in node_names(op.location)))

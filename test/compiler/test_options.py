@@ -17,7 +17,7 @@ NAMES = [field.name for field in dataclasses.fields(CompileOptions)]
 GIVEN = {
     "target": "x86-64-v3", "backend": "llvm", "shapes": "x=2x3", "specialise": "never", "size_hints": "n=8",
     "pipeline": "scheduled(assign-schedules)", "disable": "fuse-operators", "libm": "", "strict": "", "precision": "bf16",
-    "keep_f32": "*/attention/*", "plan": "s.json", "limits": "fold_bytes=1K",
+    "keep_f32": "*/attention/*", "plan": "s.json", "tuning": "auto", "limits": "fold_bytes=1K",
 }  # fmt: skip
 """For each flag a value that is not the default, but for the one backend that is built in."""
 
