@@ -54,6 +54,11 @@ def run(options: argparse.Namespace) -> int:
         return _explain(options, how)
     if options.memory:
         return _show_plan(options, how)
+    return _show_parts(options, how, shows_plan=decided)
+
+
+def _show_parts(options: argparse.Namespace, how: "CompileOptions", *, shows_plan: bool) -> int:
+    """Show the parts of a model, and everything that is not supported; returns the exit status, like `run`. Raises StepwellError."""
     from stepwell.dialects.core.mlir import make_context
     from stepwell.driver.lowering import import_options
     from stepwell.driver.origin import Origin
@@ -96,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         for detail in details:
             say(f"  {detail}")
         return FAULT
-    if decided:
+    if shows_plan:
         free_how = replace(how, specialise="never") if imported is not None and imported.is_general else how  # of code for all sizes
         show_plan_in_use(_lowered(options, free_how, "scheduled"), options.threads)
     return OK

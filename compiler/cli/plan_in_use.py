@@ -29,7 +29,7 @@ def rows_of(lowered: "Lowered", threads: int | None) -> list[list[str]]:
     rows = [[file, choice.site.kind, choice.site.name, choice.chosen, ""] for choice in choices.made if choice.planned]
     if recorded is None:
         return rows
-    records = LocalRecords.of(lowered.options, thread_count(threads))
+    records = LocalRecords.wanted(lowered.options, thread_count(threads))
     measured = {} if records is None else records.evidence(recorded, lowered.target.digest)
     source = "records of single kernels" if recorded.plan is None else "the plan in the records"
     return rows + [

@@ -60,7 +60,7 @@ def lower(
     if on_level is not None:
         on_level(IMPORTED, seconds)
     with shape_polymorphic_errors() if free else nullcontext():
-        records = LocalRecords.of(options, thread_count(threads))
+        records = LocalRecords.wanted(options, thread_count(threads))
         recorded = None if records is None else records.of_model(Origin(source), imported)
         return descend(start(imported, options, passes, seconds, recorded), to_level, on_level=on_level, instrumentation=instrumentation)
 
@@ -92,7 +92,7 @@ def read_ir(
         target = resolve_ir_target(module, options.target, name) or resolve(options.machine)
         if level != IMPORTED:
             TargetInfo(module).target = target
-        records = None if find_level(level).scheduled else LocalRecords.of(options, thread_count(threads))
+        records = None if find_level(level).scheduled else LocalRecords.wanted(options, thread_count(threads))
         choices = Choices(plan, recorded=None if records is None else records.of_kernels(target.digest))
         state = PassState(weights=weights, target=target, choices=choices, budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)

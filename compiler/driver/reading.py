@@ -26,7 +26,7 @@ class Reading:
     def __init__(self, origin: Origin, options: CompileOptions, threads: int) -> None:
         self.origin = origin
         self.options = options
-        self.records = LocalRecords.of(options, threads)
+        self.records = LocalRecords.wanted(options, threads)
         """The tuning records that may decide; None without them."""
         self.toolchain: str | None = None
         """The toolchain key at the time `key` was called."""

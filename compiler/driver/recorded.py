@@ -77,8 +77,8 @@ class LocalRecords:
     """The records of this machine that may decide in a compilation for some threads."""
 
     @staticmethod
-    def of(options: CompileOptions, threads: int) -> "LocalRecords | None":
-        """Those for the option `tuning`; None without it, or without a database."""
+    def wanted(options: CompileOptions, threads: int) -> "LocalRecords | None":
+        """The records that the option `tuning` asks for; None without it, or without a database."""
         database = None if options.tuning is None else local_database()
         return None if database is None else LocalRecords(database, options, threads)
 
@@ -103,7 +103,7 @@ class LocalRecords:
         return self._asked(lambda database: database.stamp(target, self._threads), None) == stamp
 
     def of_model(self, origin: Origin, model: ImportedModel, files: Mapping[Path, bytes] | None = None) -> "Recorded":
-        """The decisions about an imported model: those of its own plan, otherwise those about single kernels.
+        """The decisions about an imported model: its own plan, otherwise the schedules of single kernels.
 
         Code for all sizes takes only choices from its plan: schedules are for one set of shapes. Arguments are those of `network_content`.
         """

@@ -31,7 +31,7 @@ class Taken:
 
 @dataclass
 class Recorded:
-    """What tuning records decide in one compilation, and what became of it.
+    """The decisions of tuning records for one compilation, and which of them passes took or ignored.
 
     A network's own plan was confirmed as a whole. So it decides alone: schedules of single kernels count only without one.
     """

@@ -1,6 +1,6 @@
 """The pass that gives each structured op its schedule, as an attribute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,7 +43,7 @@ class AssignSchedules(Pass):
         found = structured_ops(op)
         given = {} if file is None else from_file(file, op, found, state.target)
         state.count("schedules from a file", len(given))
-        recorded = _Records.of(op, found, state)
+        recorded = None if state.choices.recorded is None else _KernelRecords(state.choices.recorded, op, found, state.target)
         for place, structured in enumerate(found):
             info = ScheduleInfo(structured.operation)
             if place in given or not info.is_scheduled:
@@ -77,14 +77,8 @@ def _chosen(op: Structured, given: Nest | None, recorded: Nest | None, state: Pa
     return space.nests[chosen]
 
 
-class _Records:
+class _KernelRecords:
     """The schedules that tuning records have for the ops of a kernel."""
-
-    @staticmethod
-    def of(function: ir.Operation, ops: Sequence[Structured], state: PassState) -> "_Records | None":
-        """Those of a kernel; None if there are no records."""
-        records = state.choices.recorded
-        return None if records is None else _Records(records, function, ops, state.target)
 
     def __init__(self, records: Recorded, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> None:
         self._records, self._function, self._ops, self._target = records, function, ops, target
@@ -190,10 +184,10 @@ def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> N
         raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None
 
 
-def _entry(op: Structured, nest: Nest, notes: Mapping[str, Any] | None = None) -> Entry:
+def _entry(op: Structured, nest: Nest) -> Entry:
     """The entry of a plan with all knobs of a schedule."""
     values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}
-    return Entry(values, op.kind, tuple(op.sizes), tuple(node_names(op.operation.location)), notes or {})
+    return Entry(values, op.kind, tuple(op.sizes), tuple(node_names(op.operation.location)))
 
 
 def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
@@ -207,7 +201,7 @@ def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
                 notes: dict[str, Any] = {"legal": to_json(offered(op, target, nest))}
                 if target is not None and (seconds := (model := CycleModel(op, target)).seconds(model.cost(nest))) is not None:
                     notes["seconds"] = float(f"{seconds:.3g}")
-                entries[place] = _entry(op, nest, notes)
+                entries[place] = replace(_entry(op, nest), notes=notes)
         if entries:
             kernels[kernel_digest(function.operation)] = KernelEntry(entries, _name(function.operation), tuple(kernel_nodes(function.operation)))
     about = None if target is None else {"name": target.name, "cpu": target.cpu, "digest": target.digest}
