@@ -11,11 +11,11 @@ from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.digests import digest_of, file_digest, key_of
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.driver.origin import Origin
-from stepwell.driver.recorded import LocalRecords
 from stepwell.frontends.base import ImportedModel, NeedsError
 from stepwell.options import CompileOptions
 
 if TYPE_CHECKING:
+    from stepwell.driver.recorded import LocalRecords
     from stepwell.passes.framework.recorded import Recorded
     from stepwell.pipelines.lowered import Lowered
 
@@ -26,7 +26,7 @@ class Reading:
     def __init__(self, origin: Origin, options: CompileOptions, threads: int) -> None:
         self.origin = origin
         self.options = options
-        self.records = LocalRecords.wanted(options, threads)
+        self.records = None if options.tuning is None else _local_records(options, threads)
         """The tuning records that may decide; None without them."""
         self.toolchain: str | None = None
         """The toolchain key at the time `key` was called."""
@@ -83,3 +83,9 @@ class Reading:
         if options.tuning is not None:  # records may have changed, but what was taken from them is in the plan
             options = replace(options, plan=Plan.parse(plan) if plan else None, tuning=None)
         return start(imported, options, options.passes(), seconds)
+
+
+def _local_records(options: CompileOptions, threads: int) -> "LocalRecords | None":
+    from stepwell.driver.recorded import LocalRecords  # imported here, because few compilations need it
+
+    return LocalRecords.wanted(options, threads)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -16,7 +16,6 @@ from stepwell.dialects.target.registry import resolve
 from stepwell.driver.origin import Origin
 from stepwell.frontends.base import ImportedModel
 from stepwell.options import CompileOptions, canonical
-from stepwell.records import RecordError, read, write
 
 if TYPE_CHECKING:
     from stepwell.database.records import Decision, Workload
@@ -45,14 +44,6 @@ def local_database() -> Database | None:
     from stepwell.database.database import chosen_database  # imported here, because it loads sqlite3
 
     return chosen_database()
-
-
-@dataclass(frozen=True)
-class TunedFor:
-    """Stored in the cache for a model that is compiled with records: what its key needs and is slow to find out."""
-
-    target: str
-    """The digest of the target. That of the host takes longer than all else in a warm start, since LLVM must be loaded."""
 
 
 def network_content(origin: Origin, model: ImportedModel, options: CompileOptions, files: Mapping[Path, bytes] | None = None) -> str:
@@ -158,16 +149,13 @@ class LocalRecords:
         return self._asked(lambda database: database.decisions(target, self._threads), {})
 
     def _target_of(self, store: Cache, key: str) -> str:
-        """The digest of the target, from the cache if it is there."""
+        """The digest of the target, which the cache keeps: finding out the host's loads LLVM, and takes longer than a warm start."""
         known = key_of(key, "target")
-        data = store.get("models", known)
-        try:
-            if data is not None:
-                return read(data, TunedFor).target
-        except RecordError:
-            pass  # it is written anew
+        kept = store.get("models", known)
+        if kept is not None:
+            return kept.decode()
         target = resolve(self._options.machine).digest
-        store.put("models", known, write(TunedFor(target)))
+        store.put("models", known, target.encode())
         return target
 
     def _asked(self, question: Callable[[Database], R], otherwise: R) -> R:
