@@ -138,8 +138,8 @@ class KernelBench:
         if options.backend != DEFAULT:
             raise InputError(f"backend: kernels are timed in native code, expected '{DEFAULT}', got '{options.backend}'")
         self.threads = thread_count(threads)
-        self._lowered = lower(source, LEVEL, options=options)
-        self._below = replace(self._lowered.options, shapes=None, values=None, schedule=None)
+        self._lowered = lower(source, LEVEL, options=options, threads=self.threads)
+        self._below = replace(self._lowered.options, shapes=None, values=None, plan=None, tuning=None)
         self._objects: dict[Unit, bytes] = {}
         self._known_alone: dict[str, _Alone] = {}
         infos = [TensorInfo.from_type(name, kind, self._lowered.info.any_integers) for name, kind in self._lowered.info.inputs]

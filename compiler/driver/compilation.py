@@ -133,8 +133,10 @@ class Compilation:
             result = self._result_of_source(reading, store, keep_weights=key is not None)
             if store is not None and key is not None and reading.is_of_key:
                 keep(store, key, result.made, result.files, self.origin.folder)
+            reading.close()
             return result
         made, files = recalled
+        reading.close()
         self.origin.check(reading.digest, files)
         for text in made.warnings:
             warn_caller(ModelWarning(text))

@@ -72,6 +72,10 @@ class Reading:
         """The decisions of tuning records about the model, with the digests of its files as `check` returns them."""
         return None if self.records is None else self.records.of_model(self.origin, imported, files)
 
+    def close(self) -> None:
+        """Release the records: a model keeps this object to show its IR, and its file of records is not to stay open as long."""
+        self.records = None
+
     def start(self, plan: str) -> "Lowered":
         """The model at the level graph again, to be lowered with the `plan` in use. Raises ModelError if it has changed since it was compiled."""
         with uninterrupted():

@@ -1,5 +1,6 @@
 """tuning="auto": what the records of this machine decide, that they never hinder a compilation, and that the cache notices when they change."""
 
+import gc
 import json
 import sqlite3
 import warnings
@@ -15,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.analysis.kernels import KernelBench
 from stepwell.cli.main import main as command
 from stepwell.database.records import Decision, Workload
 from stepwell.dialects.core.mlir import make_context
@@ -31,7 +33,7 @@ from stepwell.frontends.loading import load_model
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import structured_ops
-from stepwell.passes.schedule.candidates import ScheduleSpace, schedule_text
+from stepwell.passes.schedule.candidates import ScheduleSpace, parse_knobs, schedule_text
 from stepwell.passes.schedule.kernel_digest import kernel_digest, loops_digest, schedule_content
 from stepwell.passes.schedule.nest import Nest
 from stepwell.pipelines.lowered import Lowered
@@ -190,6 +192,8 @@ def test_code_of_records_and_the_cache(records: Records, cache_folder: Path) -> 
     assert tuned(X)[0].tobytes() == untuned(X)[0].tobytes()
     ir = tuned.ir("scheduled")
     assert ir == lowered().text() != untuned.ir("scheduled")
+    held = [one for one in gc.get_objects() if type(one) is recorded.LocalRecords and one._database is records]
+    assert held == [], "no model keeps the database open"
     records.asked.clear()
     warm = stepwell.compile(MODEL, **AUTO)
     assert (list(warm.timings), warm.plan, records.asked) == (["cache"], tuned.plan, ["stamp"])
@@ -331,6 +335,32 @@ def test_programs_for_all_sizes_take_choices(records: Records) -> None:
     compilation = Compilation(origin=Origin(source), options=CompileOptions(target=TARGET, tuning="auto"), threads=1, cache=False)
     specialised = compilation.specialised({"x": X.shape}, {})
     assert set(json.loads(specialised.plan or "")["kernels"]) == {one.content.partition(":")[0] for one in decisions()}
+
+
+def test_records_of_the_defaults_change_nothing(records: Records) -> None:
+    """Each op finds its own record: the digests at the level `scheduled` are those where schedules are assigned."""
+    usual = lowered(tuning=None)
+    with usual.module.context:
+        for function in functions(usual.module.operation):
+            digest, above = kernel_digest(function.operation), loops_digest(function.operation)
+            for place, op in enumerate(structured_ops(function.operation)):
+                text = schedule_text(Nest.from_op(op, usual.target), op)
+                records.known[Workload("schedule", schedule_content(digest, place), above, DIGEST, 1)] = Decision(text, text, 1.0, 1.0, 1.0, 0.5)
+    tuned = lowered()
+    assert tuned.text() == usual.text()
+    assert tuned.state.choices.recorded is not None
+    assert len(tuned.state.choices.recorded.taken) == len(records.known) > 5
+
+
+def test_kernels_of_a_tuned_network_are_built_with_other_schedules(records: Records) -> None:
+    records.known = decisions()
+    bench = KernelBench(MODEL, **AUTO, plan=Plan.parse(plan_text(fusion={"relu": "apart"})))
+    texts = {one.content: decision.text for one, decision in decisions().items()}
+    carried = {schedule_content(kernel.digest, place): op.knobs for kernel in bench.kernels.values() for place, op in kernel.ops.items()}
+    [place] = texts.keys() & carried.keys()
+    plain = {knob: tuple(value) if isinstance(value, list) else value for knob, value in carried[place].items()}
+    assert parse_knobs(texts[place]).items() <= plain.items()
+    assert "affine.for" in bench.ir(place.partition(":")[0])
 
 
 def test_background_jobs_pass_the_option_on(cache_folder: Path) -> None:
