@@ -1,7 +1,7 @@
 """The schedules of a structured op as candidates of a choice (`PassState.choose`): their names, predicted times and features."""
 
 from collections.abc import Iterator, Mapping
-from math import prod
+from math import inf, prod
 
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.support.numbers import whole_number
@@ -13,6 +13,7 @@ from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import code_key
 from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.quantities import features_of
 from stepwell.passes.schedule.schedulers import first
 from stepwell.passes.schedule.search import neighbours, why_fixed
 from stepwell.passes.schedule.space import Value, knobs
@@ -120,7 +121,7 @@ class ScheduleSpace:
             **{f"order.{place}": float(dim) for place, dim in enumerate(nest.order)},
             **dict(zip(("compute", "l1", "l2", "l3"), (cost.compute, *cost.traffic), strict=True)),  # cycles
             "iterations": float(prod(self.op.sizes)),
-            "imbalance": cost.threads,
+            **(features_of(self._model.quantities(nest)) if cost.compute < inf else {}),
             "registers": float(self._model.registers(nest)),
             "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
         }

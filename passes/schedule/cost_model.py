@@ -11,18 +11,18 @@ other data; overlapping windows are fetched once (Wolf and Lam, "A Data Locality
 nest takes as long as the slowest of them. A tenth of the others' time is added for the part that does not overlap; this also ranks nests that are
 bound by their arithmetic.
 
-The constants are rough on purpose: they fit any core of the last ten years. The target supplies vector width and pipeline depth.
+The model counts quantities; `passes.schedule.quantities` turns them into cycles. The constants of the target's costs are rough on purpose: they fit
+any core of the last ten years. `stepwell tuning train` fits them to measured times.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from stepwell.dialects.core.sizes import static_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target import llvm_habits as habits
-from stepwell.dialects.target.costs import COMMON, SLOW
+from stepwell.dialects.target.costs import SLOW
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
@@ -30,6 +30,7 @@ from stepwell.passes.linalg.factors import WIDENS
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.quantities import Cost, Quantities, Tiles, Work, compute_cycles, traffic_cycles
 from stepwell.passes.schedule.segments import vector_segments
 
 EVEN_ROUNDS = 16
@@ -37,28 +38,9 @@ EVEN_ROUNDS = 16
 EXPANDED = 16
 """Average number of instructions for a function of the math dialect on one vector (see docs/vector-math.md)."""
 
+UNMOVED = (0.0, 0.0, 0.0)  # cycles of transfers that are not counted
+
 Steps = dict[int, int]  # iterations of each dimension in one step of a nest
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The predicted time of a nest, in cycles of one core."""
-
-    compute: float
-    """Arithmetic and loads from the first cache."""
-    traffic: tuple[float, float, float]
-    """Transfers into each cache."""
-    threads: float = 1.0
-    """The work of the busiest thread divided by the average; 1 for one thread."""
-    start: float = 0.0
-    """Cycles to start threads."""
-    exposed: float = COMMON.exposed
-    """The part of a transfer that does not overlap with anything."""
-
-    @property
-    def cycles(self) -> float:
-        parts = (self.compute, *self.traffic)
-        return ((1 - self.exposed) * max(parts) + self.exposed * sum(parts)) * self.threads + self.start
 
 
 class CycleModel:
@@ -68,8 +50,10 @@ class CycleModel:
         self.op, self.target = op, target
         self.sizes = op.sizes
         self.reductions = op.reduction_dims
+        self.inside = len([d for d in self.reductions if self.sizes[d] > 1])  # loops inside a register tile
         widened = widenings(op)
         self.inputs = [_Reach(a, len(self.sizes), widened.count(n)) for n, a in enumerate(op.inputs) if a.used and a.is_shaped]
+        self.widened = [a for a in self.inputs if a.widening]
         self.outputs = [_Reach(a, len(self.sizes)) for a in op.outputs]
         self.vector_bytes = target.vector_bits // 8
         self.uses = available(op, target)
@@ -79,10 +63,17 @@ class CycleModel:
 
     def cost(self, nest: Nest, limit: float = inf) -> Cost:
         """The cost of `nest`; infinite if its tile does not fit the registers. If the cost exceeds `limit`, traffic may be left out."""
-        compute = self.compute(nest) if self.fits(nest) else inf
-        threads, start = self.imbalance(nest)
-        known = Cost(compute, (0.0, 0.0, 0.0), threads, start, self.target.costs.exposed)
-        return known if known.cycles >= limit or compute == inf else replace(known, traffic=self.traffic(nest))
+        imbalance, starts = self.imbalance(nest)
+        start, exposed = starts * self.target.costs.threads_start, self.target.costs.exposed
+        if not self.fits(nest):
+            return Cost(inf, UNMOVED, imbalance, start, exposed)
+        known = Cost(self.compute(nest), UNMOVED, imbalance, start, exposed)
+        return known if known.cycles >= limit else Cost(known.compute, self.traffic(nest), imbalance, start, exposed)
+
+    def quantities(self, nest: Nest) -> Quantities[float]:
+        """The numbers of which costs of the target make the cost of `nest`."""
+        imbalance, starts = self.imbalance(nest)
+        return Quantities(self.work(nest), self.moved(nest), imbalance, starts)
 
     def seconds(self, cost: Cost) -> float | None:
         """The predicted time on one core; None if the registers do not hold the tile."""
@@ -159,25 +150,31 @@ class CycleModel:
 
     def compute(self, nest: Nest) -> float:
         """Cycles of arithmetic and loads over the whole iteration space."""
+        return compute_cycles(self.work(nest), self.target.pipes, self.target.costs, max)
+
+    def work(self, nest: Nest) -> Work[float]:
+        """The arithmetic, loads and stores over the whole iteration space."""
         full = self.tile_steps(nest)
-        pieces = prod(-(-self.sizes[d] // nest.blocks[d]) for d in self.reductions if d in nest.blocks)
+        pieces = prod(-(-self.sizes[d] // nest.blocks[d]) for d in self.reductions if d in nest.blocks) if nest.block else 1
         summed = -(-prod(self.sizes[d] for d in self.reductions if d != nest.vector) // pieces)
-        inside = len([d for d in self.reductions if self.sizes[d] > 1])
-        total = 0.0
-        for count, tile, width in self._tiles(nest, full):
-            use = self.uses.get(nest.intrinsic)
-            fits = use is not None and width % (use.intrinsic.lanes * (use.intrinsic.depth if nest.vector in self.reductions else 1)) == 0
-            once = self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
-            # loads and stores of partial sums
-            again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0
-            total += count * pieces * (once + again)
-        accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
-        tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # the intrinsic has accumulators of its own
-        if not tiled and self.reductions and nest.vector >= 0:
-            kept, use = self.vectors(nest.width, self.bytes), self.uses.get(nest.intrinsic)
-            if accumulators > register_budget(self.op, nest.vector, self.target.vector_registers, use, kept):
-                total *= habits.CROWDED_COST
-        return total
+        along = widths(self.sizes[nest.vector], nest.width) if nest.vector in self.reductions else None
+        use = self.uses.get(nest.intrinsic)
+        unit = 1 if use is None else use.intrinsic.lanes * (1 if along is None else use.intrinsic.depth)
+        tiles: list[Tiles[float]] = []
+        stores, folds, reloads = 0.0, 0.0, 0.0
+        for rounds, tile, width in self._tiles(nest, full):
+            count = rounds * pieces
+            parts = [(1, width)] if along is None else along
+            stored, folded = self.tile(tiles, count, tile, nest.vector, parts, summed, None if width % unit else use)
+            stores += count * stored
+            folds += count * folded
+            reloads += count * prod(tile.values()) * self.vectors(width, self.bytes) if pieces > 1 else 0.0
+        kept = self.vectors(nest.width, self.bytes)
+        tiled = use is not None and use.intrinsic.tile is not None  # the intrinsic has accumulators of its own
+        crowded = not tiled and bool(self.reductions) and nest.vector >= 0
+        if crowded:
+            crowded = prod(full.values()) * kept > register_budget(self.op, nest.vector, self.target.vector_registers, use, kept)
+        return Work(tiles, self.inside, stores, folds, reloads, habits.CROWDED_COST if crowded else 1.0)
 
     def _tiles(self, nest: Nest, full: Steps) -> Iterator[tuple[int, Steps, int]]:
         """The different tiles of a nest: the number of each, its steps, and the width of its vectors."""
@@ -193,30 +190,35 @@ class CycleModel:
         for rounds, width in widths(self.sizes[nest.vector], nest.width):
             yield from ((count * rounds, tile, width) for count, tile in combined)
 
-    def tile(self, tile: Steps, width: int, vector: int, summed: int, inside: int, use: Use | None = None) -> float:
-        """Cycles of one register tile over all reduction loops, with its stores."""
-        points, pipes, costs = prod(tile.values()), self.target.pipes, self.target.costs
-        in_lanes = vector in self.reductions
-        stores = points * sum(1 if in_lanes else self.vectors(width, out.bytes) for out in self.outputs)
-        parts = widths(self.sizes[vector], width) if in_lanes else [(1, width)]
-        instructions, work, waiting, folds = float(stores), 0.0, 0.0, 0.0
+    def tile(
+        self, tiles: list[Tiles[float]], count: int, tile: Steps, vector: int, parts: list[tuple[int, int]], summed: int, use: Use | None
+    ) -> tuple[int, int]:  # fmt: skip
+        """Append the work of `count` equal register tiles over all reduction loops to `tiles`; returns the stores and the folds of one of them.
+
+        `parts` are the count and the width of the vectors: one vector, or those that cover a reduction dimension.
+        """
+        points, in_lanes = prod(tile.values()), vector in self.reductions
+        stores = points * sum(1 if in_lanes else self.vectors(parts[0][1], out.bytes) for out in self.outputs)
+        instructions, folds = float(stores), 0
+        found: list[tuple[float, float, int]] = []
         for rounds, w in parts:
             vectors, times = self.vectors(w, self.bytes), rounds * summed
             if use is None:
                 loads = sum(self.loaded(a, tile, w, vector) for a in self.inputs)
-                widened = sum(self.loads(a, tile) * a.widening * (1 if a.kinds[vector] == "scalar" else vectors) for a in self.inputs)
+                widened = sum(self.loads(a, tile) * a.widening * (1 if a.kinds[vector] == "scalar" else vectors) for a in self.widened)
                 arithmetic = points * vectors * self.arithmetic + widened
             else:
                 loads, arithmetic = self.block(use, tile, w, vector)
                 times = times if in_lanes else -(-times // use.intrinsic.depth)
             instructions += (arithmetic + loads) * times
-            work += max(arithmetic / pipes.fmas, loads / pipes.loads) * times
-            waiting += max(arithmetic / pipes.fmas, loads / pipes.loads, pipes.latency if self.reductions else 0.0) * times
+            found.append((arithmetic, loads, times * count))
             lanes = w if use is None else w // use.intrinsic.depth
-            folds += points * costs.fold * (lanes.bit_length() - 1) if in_lanes else 0.0
-        # The part of the latency that no other tile hides: none if the summed loops are unrolled and interleaved with the next tile's.
-        alone = min(1.0, instructions / costs.window) if summed * sum(r for r, _ in parts) > habits.UNROLLED else 0.0
-        return work + stores + folds + (waiting - work + costs.tile_start + costs.loop_start * inside) * alone
+            folds += points * (lanes.bit_length() - 1) if in_lanes else 0
+        # No latency shows if the summed loops are unrolled and interleaved with the next tile's.
+        alone = instructions if summed * sum(rounds for rounds, _ in parts) > habits.UNROLLED else 0.0
+        for n, (arithmetic, loads, times) in enumerate(found):
+            tiles.append((arithmetic * times, loads * times, times if self.reductions else 0, alone, 0 if n else count))
+        return stores, folds
 
     def block(self, use: Use, tile: Steps, width: int, vector: int) -> tuple[float, float]:
         """Loads and instructions for a tile's blocks: the calls of the intrinsic, and the shuffles that reorder its operands."""
@@ -263,6 +265,10 @@ class CycleModel:
 
     def traffic(self, nest: Nest) -> tuple[float, float, float]:
         """Cycles to fetch everything read and written into each cache."""
+        return traffic_cycles(self.moved(nest), self.target.costs)
+
+    def moved(self, nest: Nest) -> tuple[float, float, float]:
+        """Bytes read and written that are fetched into each cache."""
         loops = self.loops(nest)
         reached = {d: min(nest.step(d), self.sizes[d]) for d in (*nest.order, *self.reductions)}
         everything = [*self.inputs, *self.outputs]
@@ -274,11 +280,11 @@ class CycleModel:
         rounds = [n for _, _, n in loops]
         inside.reverse()  # inside[i]: the data that the loops from the i-th on reach
         out: list[float] = []
-        for capacity, speed in zip(self.capacities, self.target.costs.bytes_per_cycle, strict=True):
+        for capacity in self.capacities:
             fits = next((i for i, sizes in enumerate(inside) if sum(sizes) <= capacity), len(loops))
             around = max(fits - 1, 0)  # the overlap of neighbouring iterations of this loop is still in the cache
             last = [max((i for i in range(around) if loops[i][0] in a.moving), default=-1) for a in everything]
-            out.append(sum(size * prod(rounds[: i + 1]) for size, i in zip(inside[around], last, strict=True)) / speed)
+            out.append(sum(size * prod(rounds[: i + 1]) for size, i in zip(inside[around], last, strict=True)))
         # Data that fit the last cache are already there: the previous kernel wrote them, or the previous run read them.
         if sum(inside[0]) <= self.capacities[-1]:
             out[-1] = 0.0
@@ -286,11 +292,11 @@ class CycleModel:
 
     # -- threads ------------------------------------------------------------------------------------------------------------
 
-    def imbalance(self, nest: Nest) -> tuple[float, float]:
-        """The load imbalance (the busiest thread's work divided by the average), and the cycles to start threads, once more for each remainder."""
+    def imbalance(self, nest: Nest) -> tuple[float, int]:
+        """The load imbalance (the busiest thread's work divided by the average), and how often threads are started again, for remainders."""
         cores = self.target.cores
         if not nest.parallel:
-            return (1.0, 0.0)
+            return (1.0, 0)
         starts, whole, total = 1, 1, 1.0
         for d in nest.order[: nest.parallel]:
             step = nest.blocks.get(d, nest.step(d))
@@ -299,7 +305,7 @@ class CycleModel:
             whole *= max(1, rounds)
             total *= self.sizes[d] / step
         longer = max(1.0, ceil(whole / cores) * cores / max(total, 1.0)) if whole < cores * EVEN_ROUNDS else 1.0
-        return longer, (starts - 1) * self.target.costs.threads_start * (cores > 1)
+        return longer, (starts - 1) * (cores > 1)
 
 
 class _Reach:

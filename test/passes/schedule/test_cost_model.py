@@ -1,68 +1,29 @@
 """The cost model and the search: what does not fit is refused, what is wasted is seen, what is chosen is legal and not worse."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import json
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 import pytest
 from every import every
+from nest_ops import OPS, blocked, half_weights, product, strided, structured, windows
 
-from stepwell.dialects.core.mlir import ir, make_context, ops_below
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.registry import resolve
-from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule import schedulers
+from stepwell.passes.schedule.candidates import ScheduleSpace, parse_schedule
 from stepwell.passes.schedule.cost_model import CycleModel, register_budget, widths
 from stepwell.passes.schedule.defaults import contraction
 from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.quantities import quantities_of
 from stepwell.passes.schedule.schedulers import choose
 from stepwell.passes.schedule.search import GAIN, blocked as blocks, cuts, improve, steps
 from stepwell.passes.schedule.segments import vector_segments
 
 V3, V4 = resolve("x86-64-v3"), resolve("x86-64-v4")
-FOLD = "%p = arith.mulf %x, %y : f32\n %s = arith.addf %acc, %p : f32\n linalg.yield %s : f32"
-
-
-@contextmanager
-def structured(maps: Sequence[str], kinds: str, shapes: Sequence[str], body: str = FOLD, narrow: Sequence[int] = ()) -> Iterator[Structured]:
-    """One linalg.generic; `kinds` has a `p` or an `r` for each loop, the last shape is the output's. Inputs of these numbers are f16."""
-    elements = ["f16" if n in narrow else "f32" for n in range(len(shapes))]
-    types = [f"tensor<{shape}x{element}>" for shape, element in zip(shapes, elements, strict=True)]
-    iterators = ", ".join(f'"{"parallel" if kind == "p" else "reduction"}"' for kind in kinds)
-    names = [f"{name}: {element}" for name, element in zip(("%x", "%y"), elements[:-1], strict=False)]
-    text = f"""func.func @f({", ".join(f"%a{i}: {t}" for i, t in enumerate(types))}) -> {types[-1]} {{
-      %0 = linalg.generic {{indexing_maps = [{", ".join(f"affine_map<{m}>" for m in maps)}], iterator_types = [{iterators}]}}
-        ins({", ".join(f"%a{i}" for i in range(len(types) - 1))} : {", ".join(types[:-1])}) outs(%a{len(types) - 1} : {types[-1]}) {{
-      ^bb0({", ".join([*names, "%acc: f32"])}):
-        {body}
-      }} -> {types[-1]}
-      return %0 : {types[-1]}
-    }}"""
-    with make_context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
-        [op] = ops_below(module.operation, "linalg.generic")
-        yield Structured(op)
-
-
-def product(m: int, n: int, k: int) -> AbstractContextManager[Structured]:
-    return structured(["(i, j, k) -> (i, k)", "(i, j, k) -> (k, j)", "(i, j, k) -> (i, j)"], "ppr", [f"{m}x{k}", f"{k}x{n}", f"{m}x{n}"])
-
-
-def half_weights(m: int, n: int, k: int) -> AbstractContextManager[Structured]:
-    """The same, of f32 by f16."""
-    maps = ["(i, j, k) -> (i, k)", "(i, j, k) -> (k, j)", "(i, j, k) -> (i, j)"]
-    widened = "%w = arith.extf %y : f16 to f32\n" + FOLD.replace("%x, %y", "%x, %w")
-    return structured(maps, "ppr", [f"{m}x{k}", f"{k}x{n}", f"{m}x{n}"], widened, narrow=[1])
-
-
-def blocked(blocks: int, rows: int, columns: int, channels: int) -> AbstractContextManager[Structured]:
-    """A 1x1 convolution of data in blocks of eight channels."""
-    maps = ["(m, h, w, f, c, i) -> (c, h, w, i)", "(m, h, w, f, c, i) -> (m, c, i, f)", "(m, h, w, f, c, i) -> (m, h, w, f)"]
-    shapes = [f"{channels}x{rows}x{columns}x8", f"{blocks}x{channels}x8x8", f"{blocks}x{rows}x{columns}x8"]
-    return structured(maps, "pppprr", shapes)
 
 
 def test_only_what_is_narrow_is_widened() -> None:
@@ -73,13 +34,6 @@ def test_only_what_is_narrow_is_widened() -> None:
         assert costs[0][0] >= 0.95 * costs[0][1]
         assert costs[1][0] < 0.95 * costs[1][1]
         assert choose(op, V4).unroll[0] >= choose(plain, V4).unroll[0]
-
-
-def windows(taps: int, *, rows_inside: bool) -> AbstractContextManager[Structured]:
-    """A plain convolution channel by channel."""
-    loops = "(c, y, x, j, i)" if rows_inside else "(c, y, x, i, j)"
-    maps = [f"{loops} -> (c, y + i, x + j)", f"{loops} -> (c, i, j)", f"{loops} -> (c, y, x)"]
-    return structured(maps, "ppprr", [f"96x{56 + taps - 1}x{64 + taps - 1}", f"96x{taps}x{taps}", "96x56x64"])
 
 
 def test_windows_that_overlap_are_loaded_once() -> None:
@@ -117,8 +71,7 @@ def test_a_tile_that_spills_is_refused() -> None:
     ids=["7 by 2", "3 by 2", "7 by 4", "from one round to the next", "apart", "with gaps", "not written out"],
 )
 def test_windows_that_overlap_some_rounds_later_take_room(stride: int, taps: int, crowded: bool) -> None:
-    maps = [f"(m, x, f, c, k) -> (c, x * {stride} + k)", "(m, x, f, c, k) -> (m, c, k, f)", "(m, x, f, c, k) -> (m, x, f)"]
-    with structured(maps, "ppprr", [f"3x{stride * 111 + taps}", f"4x3x{taps}x16", "4x112x16"]) as op:
+    with strided(stride, taps) as op:
         assert register_budget(op, 2, V4.vector_registers) == (16 if crowded else 20)
         chosen, smaller = (Nest((0, 1, 2), 0, (2, t, 1, 1, 1), 2, 16) for t in (9, 8))
         model = CycleModel(op, V4)
@@ -238,3 +191,34 @@ def test_what_a_body_computes_has_its_price() -> None:
             prices[name] = CycleModel(op, V3).compute(Nest((0, 1), 0, (1, 1), 1, 8))
     assert prices["add"] == prices["abs"] < min(prices["divide"], prices["root"])
     assert max(prices["divide"], prices["root"]) < prices["exp"]
+
+
+def test_predictions_stay_as_they_were_and_follow_from_the_features() -> None:
+    """Costs that the model computed nest by nest, before it counted quantities: of every kind of op, on machines of all families."""
+    recorded = json.loads(Path(__file__).with_name("nest_costs.json").read_text())
+    rows = {name: [row for row in recorded if row[0] == name] for name in OPS}
+    assert len(recorded) == 80 == sum(map(len, rows.values()))
+    for name, make in OPS.items():
+        with make() as op:
+            for _, machine, text, *expected in rows[name]:
+                target = replace(resolve(machine), cores=4 if "v4" in machine else 1)
+                nest = parse_schedule(text, op, target)
+                cost = CycleModel(op, target).cost(nest)
+                assert [cost.compute, *cost.traffic, cost.cycles] == pytest.approx(expected, rel=1e-12, abs=0), (name, text)
+                candidate = ScheduleSpace(op, target, nest).named(text)
+                found = quantities_of(candidate.features)
+                assert found is not None
+                assert found.cycles(target.pipes, target.costs, max) == cost.cycles
+
+
+def test_features_without_all_quantities_have_no_prediction() -> None:
+    with product(60, 64, 30) as op:
+        nest = Nest((0, 1), 0, (5, 1, 1), 1, 16)
+        features = dict(ScheduleSpace(op, V3, nest).all()[0].features)
+        spills = ScheduleSpace(op, V3, replace(nest, unroll=(20, 1, 1))).all()[0].features
+    assert quantities_of(features) is not None
+    assert quantities_of({}) is quantities_of(spills) is None
+    for name in ("bytes.l2", "crowding", "tile.0.starts", "tile.0.arithmetic"):
+        for wrong in (float("nan"), -1.0, inf):
+            assert quantities_of({**features, name: wrong}) is None
+        assert quantities_of({key: value for key, value in features.items() if key != name}) is None
