@@ -13,7 +13,7 @@ from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import code_key
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.quantities import features_of
+from stepwell.passes.schedule.quantities import Cost, features_of
 from stepwell.passes.schedule.schedulers import first
 from stepwell.passes.schedule.search import neighbours, why_fixed
 from stepwell.passes.schedule.space import Value, knobs
@@ -115,14 +115,20 @@ class ScheduleSpace:
         self.nests.setdefault(name, nest)
         if self._model is None:
             return Candidate(name)
-        cost, use = self._model.cost(nest), self._model.uses.get(nest.intrinsic)
-        features = {
-            **{knob: float(value) for knob, value in nest.values(self.op).items() if isinstance(value, int)},
-            **{f"order.{place}": float(dim) for place, dim in enumerate(nest.order)},
-            **dict(zip(("compute", "l1", "l2", "l3"), (cost.compute, *cost.traffic), strict=True)),  # cycles
-            "iterations": float(prod(self.op.sizes)),
-            **(features_of(self._model.quantities(nest)) if cost.compute < inf else {}),
-            "registers": float(self._model.registers(nest)),
-            "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
-        }
-        return Candidate(name, self._model.seconds(cost), features)
+        cost = self._model.cost(nest)
+        return Candidate(name, self._model.seconds(cost), nest_features(self._model, nest, cost))
+
+
+def nest_features(model: CycleModel, nest: Nest, cost: Cost) -> dict[str, float]:
+    """Numbers that describe a schedule: its knobs, the parts of its cost in cycles, and if the registers hold its tile the quantities behind them."""
+    use = model.uses.get(nest.intrinsic)
+    return {
+        **{knob: float(value) for knob, value in nest.values(model.op).items() if isinstance(value, int)},
+        **{f"order.{place}": float(dim) for place, dim in enumerate(nest.order)},
+        **dict(zip(("compute", "l1", "l2", "l3"), (cost.compute, *cost.traffic), strict=True)),
+        "iterations": float(prod(model.op.sizes)),
+        "imbalance": cost.threads,
+        **(features_of(model.quantities(nest)) if cost.compute < inf else {}),
+        "registers": float(model.registers(nest)),
+        "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
+    }
