@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepwell.cli import tuning_plot, tuning_show, tuning_space
+from stepwell.cli import tuning_plot, tuning_show, tuning_space, tuning_train
 from stepwell.cli.common import OK, Parser, UsageError, number, write_text
 from stepwell.cli.display import plural, say
 
@@ -124,6 +124,11 @@ def _prune(options: argparse.Namespace) -> int:
     return OK
 
 
+def _train(options: argparse.Namespace) -> int:
+    with open_database() as database:
+        return tuning_train.execute(options, database.records)
+
+
 def _plot(options: argparse.Namespace) -> int:
     def find(identifier: str | None) -> "Story":
         from stepwell.tuning.run_records import find_story
@@ -140,6 +145,7 @@ SUBCOMMANDS = {
     "import": Subcommand("add the records of files", _import_options, _import),
     "prune": Subcommand("remove records", _prune_options, _prune),
     "space": Subcommand(tuning_space.DESCRIPTION, tuning_space.add_options, tuning_space.execute),
+    "train": Subcommand("fit the costs of a target to the records, and write a plugin with them", tuning_train.add_options, _train),
     "plot": Subcommand(tuning_plot.DESCRIPTION, tuning_plot.add_options, _plot),
 }
 """The actions by name."""

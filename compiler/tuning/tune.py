@@ -28,7 +28,7 @@ from stepwell.tuning.ranking import Ranking, train
 from stepwell.tuning.recorder import Recorder
 from stepwell.tuning.run_records import recorded_result
 from stepwell.tuning.sites import ALL_FLOORS
-from stepwell.tuning.tuner import Tuned, Settings, Tuner
+from stepwell.tuning.tuner import Settings, Tuned, Tuner
 
 if TYPE_CHECKING:
     from stepwell.database.database import Database

@@ -14,11 +14,7 @@ from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import code_key
 from stepwell.passes.schedule.nest import Nest
-<<<<<<< HEAD
-from stepwell.passes.schedule.quantities import features_of
-=======
 from stepwell.passes.schedule.quantities import Cost, features_of
->>>>>>> a38b4f3ec52112999d97f5ff862d99ebb655d62b
 from stepwell.passes.schedule.schedulers import first
 from stepwell.passes.schedule.search import neighbours, why_fixed
 from stepwell.passes.schedule.space import Knob, Value, knobs
@@ -125,23 +121,9 @@ class ScheduleSpace:
         self.nests.setdefault(name, nest)
         rounded = arithmetic(nest, self.op)
         if self._model is None:
-<<<<<<< HEAD
             return Candidate(name, arithmetic=rounded)
-        cost, use = self._model.cost(nest), self._model.uses.get(nest.intrinsic)
-        features = {
-            **{knob: float(value) for knob, value in nest.values(self.op).items() if isinstance(value, int)},
-            **{f"order.{place}": float(dim) for place, dim in enumerate(nest.order)},
-            **dict(zip(("compute", "l1", "l2", "l3"), (cost.compute, *cost.traffic), strict=True)),  # cycles
-            "iterations": float(prod(self.op.sizes)),
-            **(features_of(self._model.quantities(nest)) if cost.compute < inf else {}),
-            "registers": float(self._model.registers(nest)),
-            "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
-        }
-        return Candidate(name, self._model.seconds(cost), features, rounded)
-=======
-            return Candidate(name)
         cost = self._model.cost(nest)
-        return Candidate(name, self._model.seconds(cost), nest_features(self._model, nest, cost))
+        return Candidate(name, self._model.seconds(cost), nest_features(self._model, nest, cost), rounded)
 
 
 def nest_features(model: CycleModel, nest: Nest, cost: Cost) -> dict[str, float]:
@@ -157,4 +139,3 @@ def nest_features(model: CycleModel, nest: Nest, cost: Cost) -> dict[str, float]
         "registers": float(model.registers(nest)),
         "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
     }
->>>>>>> a38b4f3ec52112999d97f5ff862d99ebb655d62b

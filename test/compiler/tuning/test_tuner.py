@@ -9,7 +9,7 @@ from stepwell.database.database import Database
 from stepwell.database.records import Provenance, Run, State
 from stepwell.dialects.support.errors import InputError
 from stepwell.tuning.recorder import Recorder
-from stepwell.tuning.tuner import Tuned, Settings, Tuner
+from stepwell.tuning.tuner import Settings, Tuned, Tuner
 
 NOWHERE = Provenance("t", "simulated", (), (), 2, "", "")
 GAINS = {"k0": {"n=3": -0.2, "n=4": -0.1}, "k1": {"n=7": -0.08}, "k2": {}, "k3": {}}

@@ -197,11 +197,7 @@ def test_predictions_stay_as_they_were_and_follow_from_the_features() -> None:
     """Costs that the model computed nest by nest, before it counted quantities: of every kind of op, on machines of all families."""
     recorded = json.loads(Path(__file__).with_name("nest_costs.json").read_text())
     rows = {name: [row for row in recorded if row[0] == name] for name in OPS}
-<<<<<<< HEAD
-    assert len(recorded) == 80 == sum(map(len, rows.values()))
-=======
     assert len(recorded) == 83 == sum(map(len, rows.values()))
->>>>>>> a38b4f3ec52112999d97f5ff862d99ebb655d62b
     for name, make in OPS.items():
         with make() as op:
             for _, machine, text, *expected in rows[name]:
