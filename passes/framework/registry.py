@@ -47,7 +47,7 @@ class PassState:
         self.statistics[what] = self.statistics.get(what, 0) + amount
 
     def asked(self, kind: str) -> bool:
-        """Whether the candidates of a kind matter: they are prescribed, predicted by a cost model, or to be reported. Otherwise the default is taken."""
+        """Whether the candidates of a kind matter: they are prescribed, predicted by a cost model, or reported. Otherwise the default is taken."""
         return self.decisions is not None or self.choices.prescribed or self.choices.recording or has_cost_model(kind)
 
     def choose(

@@ -56,7 +56,7 @@ def test_a_kernel_built_alone_has_the_code_that_it_has_in_the_network(network):
 
 def test_every_bit_of_a_candidate_is_compared(network, device):
     part, site = kernel_part(network)
-    others = [text for text in site.space.near(site.space.default)][:6]
+    others = list(site.space.near(site.space.default))[:6]
     built = device.build([network.request(part.name, {site_key(site): text}) for text in others], 60.0)
     assert all(isinstance(one, Built) for one in built)
     kernel = network._kernels[part.name]
