@@ -33,10 +33,12 @@ from stepwell.frontends.loading import load_model
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import structured_ops
+from stepwell.passes.schedule.assign_schedules import schedules_of
 from stepwell.passes.schedule.candidates import ScheduleSpace, parse_knobs, schedule_text
 from stepwell.passes.schedule.kernel_digest import kernel_digest, loops_digest, schedule_content
 from stepwell.passes.schedule.nest import Nest
 from stepwell.pipelines.lowered import Lowered
+from stepwell.pipelines.pipeline import Pipeline
 
 TARGET = "x86-64-v3"
 DIGEST = resolve(TARGET).digest
@@ -113,6 +115,18 @@ def decisions() -> dict[Workload, Decision]:
                     decision = Decision(schedule_text(other, op), schedule_text(nest, op), 0.9, 0.85, 0.95, 0.001)
                     found[Workload("schedule", content, above, DIGEST, 1)] = decision
     assert len(found) >= 2
+    return found
+
+
+def records_of_defaults(model: Lowered) -> dict[Workload, Decision]:
+    """For each op of a model at level `scheduled`, its schedule as a decision."""
+    found = {}
+    with model.module.context:
+        for function in functions(model.module.operation):
+            digest, above = kernel_digest(function.operation), loops_digest(function.operation)
+            for place, op in enumerate(structured_ops(function.operation)):
+                text = schedule_text(Nest.from_op(op, model.target), op)
+                found[Workload("schedule", schedule_content(digest, place), above, DIGEST, 1)] = Decision(text, text, 1.0, 1.0, 1.0, 0.5)
     return found
 
 
@@ -207,11 +221,13 @@ def test_code_of_records_and_the_cache(records: Records, cache_folder: Path) -> 
 
 def test_records_that_change_while_a_model_is_compiled(records: Records, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not stored under the stamp of the earlier ones."""
-    monkeypatch.setattr(records, "plan", lambda *key: setattr(records, "number", records.number + 1))
-    stepwell.compile(MODEL, **AUTO)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "plan", lambda *key: setattr(records, "number", 1))
+        stepwell.compile(MODEL, **AUTO)
     records.number = 0
-    monkeypatch.setattr(recorded, "local_database", lambda: records)
+    assert list(stepwell.compile(MODEL, **AUTO).timings) != ["cache"]
+    assert list(stepwell.compile(MODEL, **AUTO).timings) == ["cache"]
+    records.number = 1
     assert list(stepwell.compile(MODEL, **AUTO).timings) != ["cache"]
 
 
@@ -270,6 +286,15 @@ def test_the_plan_of_a_network_decides_alone(records: Records) -> None:
     assert noted(plan=given) == (there | filled, [])
 
 
+def test_a_file_of_the_pass_takes_precedence(records: Records, tmp_path: Path) -> None:
+    usual, file = lowered(tuning=None), tmp_path / "schedules.json"
+    with usual.module.context:
+        schedules_of(usual.module.operation, usual.target).write(file)
+    records.known = decisions()
+    pipeline = Pipeline.default(TARGET).replace("assign-schedules", f"assign-schedules{{file={file}}}")
+    assert lowered(pipeline=pipeline).text() == usual.text()
+
+
 def plan_with(found: dict[Workload, Decision]) -> str:
     """A plan with these schedules by kernel, each knob named."""
     with pytest.MonkeyPatch.context() as patch:
@@ -300,14 +325,15 @@ def test_entries_of_a_recorded_plan_that_do_not_fit(records: Records) -> None:
         assert len(seen) == 1
 
 
-@pytest.mark.parametrize("fault", [sqlite3.DatabaseError("file is not a database"), OSError(28, "No space left on device"), stepwell.InputError("x")])
-def test_records_that_cannot_be_read(records: Records, cache_folder: Path, fault: Exception) -> None:
+def test_records_that_cannot_be_read(records: Records, cache_folder: Path) -> None:
     """A warning, and the compiler's own decisions."""
-    records.known, records.fault = decisions(), fault
-    said = notes_of(lambda: stepwell.compile(MODEL, **AUTO))
-    assert len(said) == 1
-    assert said[0].startswith(f"tuning records: not used, because they cannot be read: {str(fault).removeprefix('SW003 ')}")
-    assert noted() == (schedules(lowered(tuning=None)), said)
+    usual, records.known = schedules(lowered(tuning=None)), decisions()
+    for fault in (sqlite3.DatabaseError("file is not a database"), OSError(28, "No space left on device"), stepwell.InputError("nothing")):
+        records.fault = fault
+        found, said = noted()
+        assert (found, len(said)) == (usual, 1)
+        assert said[0].startswith(f"tuning records: not used, because they cannot be read: {str(fault).removeprefix('SW003 ')}")
+    assert notes_of(lambda: stepwell.compile(MODEL, **AUTO)) == said
 
 
 def test_without_a_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_folder: Path) -> None:
@@ -332,6 +358,11 @@ def test_programs_for_all_sizes_take_choices(records: Records) -> None:
     given = Plan.parse(plan_text(fusion={"relu": "apart"}))
     assert got.text() == stepwell.lower(source, "scheduled", target=TARGET, plan=given, **how).text()
     assert content(source=source) == content(how, source)
+    records.plans.clear()
+    records.known = decisions() | records_of_defaults(got)
+    plain = stepwell.lower(source, "scheduled", **AUTO, **how)
+    assert plain.state.choices.recorded is not None
+    assert plain.state.choices.recorded.taken == {}
     compilation = Compilation(origin=Origin(source), options=CompileOptions(target=TARGET, tuning="auto"), threads=1, cache=False)
     specialised = compilation.specialised({"x": X.shape}, {})
     assert set(json.loads(specialised.plan or "")["kernels"]) == {one.content.partition(":")[0] for one in decisions()}
@@ -340,12 +371,7 @@ def test_programs_for_all_sizes_take_choices(records: Records) -> None:
 def test_records_of_the_defaults_change_nothing(records: Records) -> None:
     """Each op finds its own record: the digests at the level `scheduled` are those where schedules are assigned."""
     usual = lowered(tuning=None)
-    with usual.module.context:
-        for function in functions(usual.module.operation):
-            digest, above = kernel_digest(function.operation), loops_digest(function.operation)
-            for place, op in enumerate(structured_ops(function.operation)):
-                text = schedule_text(Nest.from_op(op, usual.target), op)
-                records.known[Workload("schedule", schedule_content(digest, place), above, DIGEST, 1)] = Decision(text, text, 1.0, 1.0, 1.0, 0.5)
+    records.known = records_of_defaults(usual)
     tuned = lowered()
     assert tuned.text() == usual.text()
     assert tuned.state.choices.recorded is not None
