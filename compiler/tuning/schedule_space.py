@@ -22,6 +22,8 @@ from stepwell.passes.schedule.space import MAX_PREFETCH, MAX_STEP, MAX_WIDTH, Va
 
 TRIES = 32
 """The most attempts to draw a legal schedule at random."""
+WITHOUT = 0.5
+"""The share of random values of a block or a prefetch distance that are none, since they seldom help."""
 LISTED = 4
 """The largest number of loops all of whose orders are listed; of more, a loop is moved at a time."""
 
@@ -153,7 +155,8 @@ class ScheduleSpace:
 
     @cached_property
     def _model(self) -> CycleModel:
-        return CycleModel(self.op, self.target)
+        with self.op.operation.context:
+            return CycleModel(self.op, self.target)
 
     @cached_property
     def _values(self) -> dict[str, tuple[Value, ...]]:
@@ -164,9 +167,7 @@ class ScheduleSpace:
             now = start[knob.name]
             kind, _, dim = knob.name.partition(".")
             values: set[Value] = {now}
-            if kind == "parallel" and self.threads > 1 and op.may_thread:
-                values |= set(knob.legal)
-            elif kind == "unroll" or knob.name in ("vector", "intrinsic", "along"):
+            if kind in ("unroll", "vector", "intrinsic", "along") or (kind == "parallel" and self.threads > 1 and op.may_thread):
                 values |= set(knob.legal)
             elif kind == "width":
                 values |= {1 << i for i in range(self._widest.bit_length())}
@@ -230,7 +231,7 @@ class ScheduleSpace:
             return tuple(order)
         if name.startswith("unroll."):
             return values[min(int(len(values) ** random.random()), len(values)) - 1]
-        if name.startswith(("block.", "prefetch")) and random.random() < 0.5:  # noqa: PLR2004  half without, since blocks and prefetches seldom help
+        if name.startswith(("block.", "prefetch")) and random.random() < WITHOUT:
             return values[0]
         return random.choice(values)
 
