@@ -60,7 +60,10 @@ class ScheduleSpace:
         seen = {self.default}
         yield self.default
         names = list(self._values)
-        for values in product(*self._values.values()):
+        walked = [d for d in self.op.parallel_dims if self.op.sizes[d] > 1 or d in self.op.open]
+        still = tuple(d for d in self.op.parallel_dims if d not in walked)
+        orders = [(*order, *still) for order in permutations(walked)]
+        for values in product(*(orders if name == "order" else self._values[name] for name in names)):
             found = self._with(self.nest(self.default), dict(zip(names, values, strict=True)))
             if found is not None and (text := self._text(found)) not in seen:
                 seen.add(text)
@@ -124,7 +127,7 @@ class ScheduleSpace:
         return None
 
     def predict(self, texts: Sequence[str]) -> list[float | None]:
-        """See `Space`."""
+        """See `Space`. Raises ScheduleError for a candidate that is not legal."""
         return [self._model.seconds(self._cost(self.nest(text))) for text in texts]
 
     def features(self, text: str) -> dict[str, float]:

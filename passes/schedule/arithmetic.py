@@ -17,7 +17,7 @@ IN_ORDER = ""
 
 
 def arithmetic(nest: NestKnobs, op: Structured) -> str:
-    """What in a schedule changes the bits of the results of `op`; schedules with equal texts compute equal bits.
+    """A text for all in a schedule that changes the bits of the results of `op`: schedules with equal texts compute equal bits.
 
     The order of sums depends on these knobs, where `r0` is the outermost reduction dimension with several iterations. Kernels whose dimensions are
     numbered differently, because of other fused loops, have the same texts.
