@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
@@ -38,22 +39,21 @@ def execute(options: argparse.Namespace) -> int:
         lowered = lower(options.model, "scheduled", options=how, on_level=progress.level, recording=True)
     wanted = options.floor or FLOORS
     exact, every = (find_sites(lowered, threads=options.threads, rounding=rounding, floors=wanted) for rounding in (False, True))
-    with lowered.module.context:
-        sites = [_described(site, other) for site, other in zip(exact, every, strict=True)]
+    sites = list(zip(exact, every, strict=True))
     if options.json:
-        say(json.dumps(sites, indent=1))
+        say(json.dumps([_described(site, other) for site, other in sites], indent=1))
         return OK
     rows = [
-        [site["floor"], site["kind"], site["name"], _nodes(site["nodes"]), _count(site["same bits"]), _count(site["all"]), site["default"],
-         "" if site["seconds"] is None else seconds(site["seconds"])]
-        for site in sites
+        [site.floor, site.kind, site.name, _nodes(site.nodes), _count(site.space.size()), _count(other.space.size()), site.space.default,
+         "" if site.seconds is None else seconds(site.seconds)]
+        for site, other in sites
     ]  # fmt: skip
     print_table(("floor", "kind", "site", "nodes", "same bits", "all", "default", "predicted"), rows, numbers=(4, 5, 7))
     say(f"{plural(len(sites), 'site')}; numbers of schedules are upper bounds")
     return OK
 
 
-def _described(site: "Site", every: "Site") -> dict[str, Any]:
+def _described(site: "Site", every: "Site") -> dict[str, object]:
     """A site as plain data; `every` is the same one with all candidates."""
     return {
         "floor": site.floor, "kind": site.kind, "name": site.name, "nodes": list(site.nodes), "same bits": site.space.size(),
@@ -61,7 +61,7 @@ def _described(site: "Site", every: "Site") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _nodes(names: list[str]) -> str:
+def _nodes(names: Sequence[str]) -> str:
     more = len(names) - NODES_SHOWN
     return ", ".join(names[:NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

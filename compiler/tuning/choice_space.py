@@ -69,4 +69,5 @@ class ChoiceSpace:
     def features(self, text: str) -> dict[str, float]:
         """See `Space`: those that the pass gives, and the prediction in seconds."""
         seconds = self._seconds[text]
-        return {**self._candidates[text].features, **({} if seconds is None else {"seconds": seconds})}
+        given = {name: float(value) for name, value in self._candidates[text].features.items()}
+        return given if seconds is None else {**given, "seconds": seconds}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
-from math import factorial, prod
+from math import factorial, isfinite, prod
 from random import Random
 
 from stepwell.dialects.support.errors import ScheduleError
@@ -13,7 +13,7 @@ from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.strategies.registry import has_own_strategies
 from stepwell.passes.schedule.arithmetic import arithmetic
-from stepwell.passes.schedule.candidates import parse_schedule, schedule_text
+from stepwell.passes.schedule.candidates import nest_features, parse_schedule, schedule_text
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import effective, walked_or_tiled
 from stepwell.passes.schedule.intrinsics import available
@@ -23,6 +23,8 @@ from stepwell.passes.schedule.space import MAX_PREFETCH, MAX_STEP, MAX_WIDTH, Va
 
 TRIES = 32
 """The most attempts to draw a legal schedule at random."""
+WITHOUT = 0.5
+"""The share of random values of a block or a prefetch distance that are none, since they seldom help."""
 LISTED = 4
 """The largest number of loops all of whose orders are listed; of more, a loop is moved at a time."""
 
@@ -59,7 +61,10 @@ class ScheduleSpace:
         seen = {self.default}
         yield self.default
         names = list(self._values)
-        for values in product(*self._values.values()):
+        walked = [d for d in self.op.parallel_dims if self.op.sizes[d] > 1 or d in self.op.open]
+        still = tuple(d for d in self.op.parallel_dims if d not in walked)
+        orders = [(*order, *still) for order in permutations(walked)]
+        for values in product(*(orders if name == "order" else self._values[name] for name in names)):
             found = self._with(self.nest(self.default), dict(zip(names, values, strict=True)))
             if found is not None and (text := self._text(found)) not in seen:
                 seen.add(text)
@@ -135,22 +140,14 @@ class ScheduleSpace:
         return None
 
     def predict(self, texts: Sequence[str]) -> list[float | None]:
-        """See `Space`."""
+        """See `Space`. Raises ScheduleError for a candidate that is not legal."""
         return [self._model.seconds(self._cost(self.nest(text))) for text in texts]
 
     def features(self, text: str) -> dict[str, float]:
-        """See `Space`: all numbers among the knobs, and the parts of the prediction in cycles."""
+        """See `Space`: the knobs and the quantities of the prediction, as far as they are finite."""
         nest = self.nest(text)
-        cost, use, model = self._cost(nest), self._uses.get(nest.intrinsic), self._model
-        return {
-            **{knob: float(value) for knob, value in nest.values(self.op).items() if isinstance(value, int)},
-            **{f"order.{place}": float(dim) for place, dim in enumerate(nest.order)},
-            **dict(zip(("compute", "l1", "l2", "l3"), (model.compute(nest), *model.traffic(nest)), strict=True)),
-            "imbalance": cost.threads,
-            "registers": float(model.registers(nest)),
-            "tile": float(prod(nest.unroll)),
-            "products": 0.0 if use is None else use.intrinsic.products / use.intrinsic.instructions,
-        }
+        found = nest_features(self._model, nest, self._cost(nest))
+        return {name: value for name, value in {**found, "tile": float(prod(nest.unroll))}.items() if isfinite(value)}
 
     def nest(self, text: str) -> Nest:
         """The schedule of a text. Raises ScheduleError if it is not legal."""
@@ -166,7 +163,8 @@ class ScheduleSpace:
 
     @cached_property
     def _model(self) -> CycleModel:
-        return CycleModel(self.op, self.target)
+        with self.op.operation.context:
+            return CycleModel(self.op, self.target)
 
     @cached_property
     def _values(self) -> dict[str, tuple[Value, ...]]:
@@ -177,7 +175,7 @@ class ScheduleSpace:
             now = start[knob.name]
             kind, _, dim = knob.name.partition(".")
             values: set[Value] = {now}
-            if (kind == "parallel" and self.threads > 1 and op.may_thread) or kind == "unroll" or knob.name in ("vector", "intrinsic", "along"):
+            if kind in ("unroll", "vector", "intrinsic", "along") or (kind == "parallel" and self.threads > 1 and op.may_thread):
                 values |= set(knob.legal)
             elif kind == "width":
                 values |= {1 << i for i in range(self._widest.bit_length())}
@@ -241,7 +239,7 @@ class ScheduleSpace:
             return tuple(order)
         if name.startswith("unroll."):
             return values[min(int(len(values) ** random.random()), len(values)) - 1]
-        if name.startswith(("block.", "prefetch")) and random.random() < 0.5:  # half without, since blocks and prefetches seldom help
+        if name.startswith(("block.", "prefetch")) and random.random() < WITHOUT:
             return values[0]
         return random.choice(values)
 

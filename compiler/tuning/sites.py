@@ -137,7 +137,7 @@ def _roots(function: func.FuncOp) -> Iterator[tuple[int, Structured]]:
     stages = stages_on_tensors(function.operation)
     inside = {member.operation for stage in stages for member in stage.members if member is not stage.root}
     for place, op in enumerate(structured_ops(function.operation)):
-        if op.operation not in inside and ScheduleInfo(op.operation).is_scheduled and all(op.sizes):
+        if op.operation not in inside and ScheduleInfo(op.operation).is_scheduled and 0 not in op.sizes:
             yield place, op
 
 

@@ -32,7 +32,7 @@ class Candidate:
     features: Mapping[str, float] = field(default_factory=dict)
     """Quantities from which a cost model may predict instead, such as `operations` and `bytes`."""
     arithmetic: str | None = None
-    """What may change the bits of a result, such as an order of sums: candidates of a site with the same text compute the same bits.
+    """A text for all that may change the bits of a result, such as the order of sums: candidates of a site with equal texts compute equal bits.
 
     None if that is unknown; then every other candidate may compute other bits.
     """

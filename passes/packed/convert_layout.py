@@ -103,7 +103,7 @@ def _chosen_block(op: ir.Operation, result: TensorType, lanes: int, state: PassS
     """The channels in a block for an op at which a blocked part of the network begins. Raises NoMatch if it is to stay in the layout `PLAIN`.
 
     The predictions cover the differences: lanes without a channel, or columns in the plain layout, are computed too; and the plain layout needs
-    conversions around ops on blocks. Convolutions that read the result sum over its channels block by block, so each block of floats rounds differently.
+    conversions around ops on blocks. Convolutions that read the result sum over its channels block by block, so floats round differently.
     """
 
     def candidates() -> list[Candidate]:

@@ -17,7 +17,7 @@ IN_ORDER = ""
 
 
 def arithmetic(nest: NestKnobs, op: Structured) -> str:
-    """What in a schedule changes the bits of the results of `op`; schedules with equal texts compute equal bits.
+    """A text for all in a schedule that changes the bits of the results of `op`: schedules with equal texts compute equal bits.
 
     The order of sums depends on these knobs, where `r0` is the outermost reduction dimension with several iterations. Kernels whose dimensions are
     numbered differently, because of other fused loops, have the same texts.
@@ -25,8 +25,8 @@ def arithmetic(nest: NestKnobs, op: Structured) -> str:
     - `block.r1=8`: blocks, unless the elements still follow each other in the order of the loops, as in blocks of the outermost dimension;
     - `by=vdpbf16ps.512`: an intrinsic for floats, which rounds in its own way, and sums each block apart if it has tile registers;
     - `rows=8`: for a product with a small constant matrix, the rows that a register tile holds, since rows share sums;
-    - `tile=4x1 width=8`: for a maximum or minimum of floats, the register tile and the blocks, if some elements are computed one by one: LLVM may then
-      vectorise the tile and exchange the operands, and of two zeros with different signs either is the result.
+    - `tile=4x1 width=8`: for a maximum or minimum of floats, the register tile and the blocks, if some elements are computed one by one: LLVM may
+      then vectorise the tile and exchange the operands, and of two zeros with different signs either is the result.
 
     Otherwise tiles, the order and the threads of parallel loops, vectors along them and prefetches change nothing: each element is computed by the
     same operations, fused multiply-adds included. Sums of integers wrap, so their order is free. The sign and the payload of a NaN are not counted.

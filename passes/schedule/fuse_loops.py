@@ -90,7 +90,7 @@ class FuseLoops(Pass):
         return Choice(plan, steps, cost, room)
 
     def _chosen(self, group: FusionGroup, leader: Stage, usual: Choice, state: PassState) -> Choice:
-        """The decision (`PassState.choose`): `usual`, another plan that fits the caches, or all at once. Loops over parallel dimensions cut no sum."""
+        """The decision (`PassState.choose`): `usual`, another plan that fits the caches, or all at once. No loop cuts a sum."""
         found, room = {steps_name(usual.steps, leader): usual}, usual.room
 
         def candidates() -> list[Candidate]:

@@ -12,7 +12,7 @@
 // CHECK-SAME: ins(%arg0, %arg1 : tensor<1x6x9x8xf32>, tensor<4x6x3x2xf32>) outs(%[[FILL]] : tensor<1x4x4x5xf32>)
 // CHECK: ^bb0(%[[A:[a-z]+]]: f32, %[[B:[a-z_0-9]+]]: f32, %[[ACC:[a-z_0-9]+]]: f32):
 // CHECK-NEXT: %[[P:[0-9]+]] = arith.mulf %[[A]], %[[B]] fastmath<contract> : f32
-// CHECK-NEXT: %[[S:[0-9]+]] = arith.addf %[[ACC]], %[[P]] fastmath<nsz,contract> : f32
+// CHECK-NEXT: %[[S:[0-9]+]] = arith.addf %[[ACC]], %[[P]] fastmath<contract> : f32
 // CHECK-NEXT: linalg.yield %[[S]] : f32
 func.func private @conv(%x: tensor<1x6x9x8xf32>, %w: tensor<4x6x3x2xf32>, %o: tensor<1x4x4x5xf32>) -> tensor<1x4x4x5xf32> attributes {stepwell.kernel} {
   %r = "graph.conv"(%x, %w) {strides = array<i64: 2, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 3>, group = 1 : i64}

@@ -8,7 +8,7 @@
 // CHECK: linalg.generic {indexing_maps = [#{{.*}}, #[[CHANNEL]], #[[CHANNEL]], #[[CHANNEL]], #{{.*}}]
 // CHECK: %[[D:[0-9]+]] = arith.subf
 // CHECK-NEXT: %[[P:[0-9]+]] = arith.mulf %[[D]], %{{.*}} fastmath<contract>
-// CHECK-NEXT: arith.addf %{{.*}}, %[[P]] fastmath<nsz,contract>
+// CHECK-NEXT: arith.addf %{{.*}}, %[[P]] fastmath<contract>
 func.func private @batch_norm(%x: tensor<2x5x3xf32>, %s: tensor<5xf32>, %b: tensor<5xf32>, %m: tensor<5xf32>, %v: tensor<5xf32>, %o: tensor<2x5x3xf32>) -> tensor<2x5x3xf32> attributes {stepwell.kernel} {
   %r = "graph.batch_norm"(%x, %s, %b, %m, %v) {epsilon = 1.0e-5 : f64}
      : (tensor<2x5x3xf32>, tensor<5xf32>, tensor<5xf32>, tensor<5xf32>, tensor<5xf32>) -> tensor<2x5x3xf32>
