@@ -27,6 +27,8 @@ class Subcommand:
     add_options: Callable[[Parser], None]
     run: Callable[[argparse.Namespace], int]
     """Runs it; returns the exit status."""
+    has_traceback: bool = False
+    """Whether its options include `--traceback`."""
 
 
 def add_options(parser: Parser) -> None:
@@ -35,7 +37,8 @@ def add_options(parser: Parser) -> None:
     for name, subcommand in SUBCOMMANDS.items():
         inner = actions.add_parser(name, help=subcommand.help, description=subcommand.help)
         subcommand.add_options(inner)
-        inner.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
+        if not subcommand.has_traceback:
+            inner.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -144,7 +147,7 @@ SUBCOMMANDS = {
     "export": Subcommand("write all records as JSON lines", _export_options, _export),
     "import": Subcommand("add the records of files", _import_options, _import),
     "prune": Subcommand("remove records", _prune_options, _prune),
-    "space": Subcommand(tuning_space.DESCRIPTION, tuning_space.add_options, tuning_space.execute),
+    "space": Subcommand(tuning_space.DESCRIPTION, tuning_space.add_options, tuning_space.execute, has_traceback=True),
     "train": Subcommand("fit the costs of a target to the records, and write a plugin with them", tuning_train.add_options, _train),
     "plot": Subcommand(tuning_plot.DESCRIPTION, tuning_plot.add_options, _plot),
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkloadRecords:
-    """What a run recorded about one workload."""
+    """The records of a run about one workload."""
 
     workload: Workload
     info: WorkloadInfo

@@ -47,7 +47,7 @@ class IsolatedKernel:
     text: str
     """The module at level scheduled."""
     promises: str
-    """What the network promises about the memory of its arguments, as the text of an attribute; empty for nothing."""
+    """The promises of the network about the memory of its arguments, as the text of an attribute; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def isolated_kernels(lowered: Lowered) -> dict[str, IsolatedKernel]:
 
 
 def promises(lowered: Lowered) -> dict[str, str]:
-    """What a network at level affine promises about the memory of each kernel's arguments, by the kernel's name."""
+    """The promises of a network at level affine about the memory of each kernel's arguments, by the kernel's name."""
     found = {}
     for function in functions(lowered.module.operation):
         attributes = function.operation.attributes

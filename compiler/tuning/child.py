@@ -5,28 +5,17 @@ import os
 import resource
 import select
 from collections.abc import Sequence
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO
 
 from stepwell.backends.llvm_cpu.lifetime import end_with_parent
 from stepwell.backends.llvm_cpu.worker import receive, send
 from stepwell.database.records import State
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.tuning.blobs import Parcel, pack, use_store
-from stepwell.tuning.device import Fault
+from stepwell.tuning.device import Fault, Request
 
-T_co = TypeVar("T_co", covariant=True)
 IDLE = 300.0
 """The seconds after which a process without work ends: its parent may belong to a pool that others use."""
-
-
-class Request(Protocol[T_co]):
-    """A task for another process as plain data: an object of a class at the top of a module, which `pickle` can send.
-
-    Large data belong into a `Blob`.
-    """
-
-    def answer(self) -> T_co:
-        """The answer, which `pickle` can send. A StepwellError that it raises is a result; any other exception ends the process."""
 
 
 def main(parent: int, descriptor: int, store: str, installed: bool, plugins: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ class Plugins:
 
     @classmethod
     def loaded_here(cls) -> "Plugins":
-        """Those that this process has loaded."""
+        """The plugins that this process has loaded."""
         files = plugin_files.loaded_files()
         return cls(len(plugin_files.loaded()) > len(files), tuple(files))
 

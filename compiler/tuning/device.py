@@ -2,12 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from stepwell.database.records import State
 
 WHOLE = "@main"
 """The name of the contest of the whole network: untuned, its twin, and tuned. It is the only one in its measurements."""
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Request(Protocol[T_co]):
+    """A task for another process as plain data: an object of a class at the top of a module, which `pickle` can send.
+
+    Large data belong into a `Blob`.
+    """
+
+    def answer(self) -> T_co:
+        """The answer, which `pickle` can send. A StepwellError that it raises is a result; any other exception ends the process."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +38,8 @@ class Built:
 
     digest: str
     """The digest of the code: candidates with equal digests need not be compared."""
-    code: Any
-    """What the device runs; it can be pickled."""
+    code: object
+    """The code that the device runs; it can be pickled."""
     seconds: float = 0.0
     """How long the build took."""
 
@@ -94,7 +107,7 @@ class Measurement:
 class Device(Protocol):
     """Builds and runs candidates. A request is plain data, so that it can go to another process or machine; a failure is a result."""
 
-    def build(self, requests: Sequence[Any], timeout: float) -> list[Built | Fault]:
+    def build(self, requests: Sequence[Request[Built]], timeout: float) -> list[Built | Fault]:
         """The code of each request, in order. `timeout` bounds each build in seconds, from its start."""
 
     def check(self, contests: Sequence[Contest], timeout: float) -> dict[str, list[Fault | None]]:

@@ -1,4 +1,4 @@
-"""What happened in a tuning run so far, in memory: for the live table, and for the story that pictures and reports are made from."""
+"""The events of a tuning run so far, in memory: for the live table, and for the story from which pictures and reports are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from stepwell.tuning.subject import TunedSite, site_key
 
 @dataclass
 class _Entry:
-    """What was tried at one site."""
+    """The candidates that were tried at one site, and their samples."""
 
     site: TunedSite
     share: float

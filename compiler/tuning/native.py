@@ -1,11 +1,10 @@
 """The device of native code: builds in processes of an executor, measurements in fresh ones."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from stepwell.database.records import State
 from stepwell.dialects.support.errors import CodegenError
-from stepwell.tuning.device import WHOLE, Built, Contest, Fault, Measurement, Turns
+from stepwell.tuning.device import WHOLE, Built, Contest, Fault, Measurement, Request, Turns
 from stepwell.tuning.executor import Executor
 from stepwell.tuning.measuring import PARTS, BitsRequest, OutputsRequest, Timings
 from stepwell.tuning.program import KernelCode, Program
@@ -20,7 +19,7 @@ class NativeDevice:
     def __init__(self, base: Program, executor: Executor, threads: int) -> None:
         self.base, self.executor, self.threads = base, executor, threads
 
-    def build(self, requests: Sequence[Any], timeout: float) -> list[Built | Fault]:
+    def build(self, requests: Sequence[Request[Built]], timeout: float) -> list[Built | Fault]:
         """See `Device`."""
         return self.executor.build(requests, timeout)
 

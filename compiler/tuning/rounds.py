@@ -50,7 +50,7 @@ class Raced:
 
     part: PartState
     proposals: Sequence[Proposal]
-    """Those that raced, in the order of the arms from the third on."""
+    """The candidates that raced, in the order of the arms from the third on."""
     outcome: Outcome
 
     def samples(self) -> dict[str, list[Samples]]:
@@ -93,10 +93,6 @@ class Limits:
     """Seconds for one comparison of bits."""
     processes: int | None = None
     """The largest number of measurements; None for as many as the time allows."""
-
-
-Report = Callable[[str], None]
-"""Is told what is done now: `building`, `checking`, `racing`."""
 
 
 def build(subject: Subject, device: Device, proposals: Sequence[Proposal], limits: Limits) -> None:

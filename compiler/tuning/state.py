@@ -1,4 +1,4 @@
-"""What a tuner knows: for each part of a network the best code so far, for each site the candidates that were tried."""
+"""The state of a tuner: for each part of a network the best code so far, for each site the candidates that were tried."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from stepwell.database.records import Workload, WorkloadInfo
 from stepwell.dialects.sched.plan_file import Plan
-from stepwell.tuning.device import Built
+from stepwell.tuning.device import Built, Request
 from stepwell.tuning.spaces import Space
 
 Texts: TypeAlias = Mapping[str, str]
@@ -28,7 +28,7 @@ class TunedSite(Protocol):
 
     @property
     def workload(self) -> Workload:
-        """What its records belong to."""
+        """The workload whose records are its own."""
 
     @property
     def info(self) -> WorkloadInfo:
@@ -56,7 +56,7 @@ class Part:
 
 
 class Subject(Protocol):
-    """What is tuned. Its parts with their sites hold for the candidates that are part of it (`rebased`)."""
+    """A network that is tuned. Its parts with their sites hold for the candidates that are part of it (`rebased`)."""
 
     @property
     def name(self) -> str:
@@ -70,10 +70,10 @@ class Subject(Protocol):
     def whole(self) -> Built:
         """The whole network without other candidates than those that are part of it."""
 
-    def request(self, part: str, texts: Texts) -> Any:
+    def request(self, part: str, texts: Texts) -> Request[Built]:
         """The request to build a part with these candidates."""
 
-    def request_whole(self, taken: Taken) -> Any:
+    def request_whole(self, taken: Taken) -> Request[Built]:
         """The request to build the whole network with these candidates."""
 
     def plan(self, taken: Taken) -> Plan:

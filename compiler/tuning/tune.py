@@ -96,7 +96,7 @@ def tune(
 
 
 def _ranking(database: "Database | None", budget: float, seed: int) -> Ranking:
-    """What can be learned from the records, if there is time for it."""
+    """The model that the records teach, if there is time for it."""
     return Ranking() if database is None or budget < LEARNED else train(database.records(), seed=seed)
 
 

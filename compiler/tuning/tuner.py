@@ -142,7 +142,7 @@ class Tuner:
         return Tuned(self.confirmed.plan, self.confirmed.ratio, status, self.story())
 
     def story(self) -> Story:
-        """What happened so far."""
+        """The story so far."""
         number = "" if self.recorder.number is None else str(self.recorder.number)
         return self.journal.story(self.recorder.run, self.provenance, identifier=number, command=self.command, untuned=self.turn or None)
 
