@@ -85,11 +85,11 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_loses_nothing_that_it_stored(tmp_path: Path) -> None:
-    writer = started(tmp_path / "t.sqlite", "a", 10**6)
-    assert writer.stdout is not None
-    stored = [int(writer.stdout.readline()) for _ in range(25)]
-    writer.send_signal(signal.SIGKILL)
-    stored += [int(line) for line in writer.communicate()[0].splitlines()]
+    with started(tmp_path / "t.sqlite", "a", 10**6) as writer:
+        assert writer.stdout is not None
+        stored = [int(writer.stdout.readline()) for _ in range(25)]
+        writer.send_signal(signal.SIGKILL)
+        stored += [int(line) for line in writer.stdout.read().splitlines()]
     assert writer.returncode == -signal.SIGKILL
     with warnings.catch_warnings(action="error"):
         database = Database.opened(tmp_path / "t.sqlite")
