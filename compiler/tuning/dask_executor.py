@@ -13,7 +13,7 @@ from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.dialects.support.names import printable
 from stepwell.tuning import dask_tasks
 from stepwell.tuning.blobs import BlobStore, Parcel
-from stepwell.tuning.child import Request
+from stepwell.tuning.device import Request
 from stepwell.tuning.children import Plugins
 from stepwell.tuning.dask_tasks import Delivery, Missing, Outcome, Refused, Session
 from stepwell.tuning.device import Fault

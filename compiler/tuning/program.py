@@ -126,10 +126,11 @@ class Loaded:
                 continue
             operands = [addresses[operand.argument] + operand.offset for operand in (*launch.sources, *launch.destinations)]
             if code.scratch_bytes is not None:
-                at = launch.scratch
-                if scratch is None and at is None:
-                    raise CodegenError(f"@{name} has scratch memory with another schedule, and none of its own")
-                operands.append(address(scratch) if scratch is not None else addresses[at.argument] + at.offset)  # type: ignore[union-attr]
+                own = None if launch.scratch is None else addresses[launch.scratch.argument] + launch.scratch.offset
+                memory = own if scratch is None else address(scratch)
+                if memory is None:
+                    raise CodegenError(f"@{name} takes scratch memory of {code.scratch_bytes} bytes, and the network has none for it")
+                operands.append(memory)
             function = linked.function(name, len(operands))
             runs.append(partial(function, *operands))
         return runs

@@ -24,7 +24,7 @@ from stepwell.tuning.settling import Conditions, Verdict, confirm_network, confi
 from stepwell.tuning.spaces import Trial, find_strategy
 from stepwell.tuning.state import PartState, SiteState
 from stepwell.tuning.story import Ratio, Story
-from stepwell.tuning.subject import Part, Subject, Taken, site_key
+from stepwell.tuning.subject import Part, Subject, Taken, TunedSite, site_key
 
 PROFILED = 5
 """Runs of the network from which shares of its time are taken."""
@@ -376,8 +376,8 @@ class Tuner:
                 if state.site.workload not in before:
                     self.recorder.tried(state.site, [candidate(state.site, state.site.space.default, "default")])
 
-    def _site_state(self, site: object) -> SiteState:
-        state = SiteState(site, find_strategy(self.settings.strategy)(), Random(f"{self.settings.seed} {site_key(site)}"))  # type: ignore[arg-type]
+    def _site_state(self, site: TunedSite) -> SiteState:
+        state = SiteState(site, find_strategy(self.settings.strategy)(), Random(f"{self.settings.seed} {site_key(site)}"))
         self.drafting.recall(state)
         return state
 
