@@ -19,6 +19,7 @@ class VersionSerial(KernelVersionPass):
     rewrite: @k { generic {sched.nest = <parallel = 1>} }  ->  @k and @k.few { generic {sched.nest = <parallel = 0>} }
     """
 
+    same_bits = True  # the number of threads changes no result
     most: int = 1
 
     def propose(self, subject: func.FuncOp, state: PassState) -> VersionProposal[func.FuncOp] | None:

@@ -1,5 +1,6 @@
 """The sites of models and their search spaces: every candidate is legal, canonical and has the default's bits, or is refused with a reason."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from every import every
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.cli import tuning_space
+from stepwell.cli.common import Parser
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import ScheduleError
@@ -26,6 +29,7 @@ from stepwell.pipelines.lowered import Lowered
 from stepwell.tuning.choice_space import ChoiceSpace
 from stepwell.tuning.schedule_space import ScheduleSpace
 from stepwell.tuning.sites import Site, find_sites, floor_of, plan_of
+from stepwell.tuning.spaces import Space
 
 DIGITS: dict[str, Any] = {"source": "examples/digits/digits.onnx", "shapes": {"image": (1, 1, 8, 8)}, "target": "x86-64-v3"}
 RANDOM = np.random.default_rng(5)
@@ -77,7 +81,8 @@ def check_schedule(site: Site, text: str) -> None:
 def test_moves_in_the_space_of_schedules(model: dict[str, Any]) -> None:
     lowered, random = lower(model), Random(1)
     for site in schedules(lowered):
-        space = site.space
+        space: Space = site.space
+        assert isinstance(space, ScheduleSpace)
         found = [space.default, *(space.sample(random) for _ in range(4))]
         near = space.near(found[-1])
         lines = space.lines(found[-1])
@@ -257,6 +262,20 @@ def test_choices_of_plugins_are_sites() -> None:
     assert [site.floor for site in sites] == ["algorithm"] * 4
     assert all(list(site.space.every()) == ["slow"] for site in sites), "nobody says that the other one computes the same bits"
     assert plan_of({sites[0]: "fast"}).choices == {"own": {sites[0].name: "fast"}}
+
+
+def test_the_table_of_sites(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = Parser()
+    tuning_space.add_options(parser)
+    given = [DIGITS["source"], "--shape", "image=1x1x8x8", "--target", "x86-64-v3"]
+    assert tuning_space.execute(parser.parse_args([*given, "--floor", "algorithm"])) == 0
+    table = capsys.readouterr().out
+    assert "winograd" in table
+    assert "schedule" not in table.splitlines()[2]
+    assert tuning_space.execute(parser.parse_args([*given, "--json"])) == 0
+    sites = json.loads(capsys.readouterr().out)
+    assert {site["floor"] for site in sites} == {"schedule", "algorithm", "graph"}
+    assert all(1 <= site["same bits"] <= site["all"] for site in sites)
 
 
 def test_nothing_is_recorded_unless_asked() -> None:
