@@ -54,6 +54,11 @@ def loaded() -> list[Plugin]:
     return list(_loaded.values())
 
 
+def loaded_files() -> list[str]:
+    """The absolute paths of the plugins that were loaded from files, in order: other processes load them with `load_file`."""
+    return [key for key in _loaded if os.path.isabs(key)]  # the key of an installed plugin is `NAME = MODULE`
+
+
 def of_code_generation() -> list[Plugin]:
     """The plugins that may affect a kernel below the level `affine`: they registered something for it, or registered nothing at all."""
     generating, extending = set(extending_modules(code_generation=True)), set(extending_modules())

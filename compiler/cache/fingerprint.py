@@ -60,17 +60,28 @@ def _toolchain() -> tuple[str, ...]:
     return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())
 
 
+def source_digest() -> str:
+    """The digest of our own source as it is on disk: processes that start now with equal digests run the same code."""
+    return _content.__wrapped__(tuple(file for file, _ in _files(_ALL)))  # not the cached result: a file may change and keep its size
+
+
 def _sources(patterns: tuple[tuple[str, str], ...]) -> str | None:
     """The digest of our own source, which changes more often than its version; None if it changed since it was loaded."""
     files: list[tuple[str, str, str, int]] = []
+    for file, modified in _files(patterns):
+        if modified > LOADED_AT:
+            return None
+        files.append(file)
+    return _content(tuple(files))
+
+
+def _files(patterns: tuple[tuple[str, str], ...]) -> Iterator[tuple[tuple[str, str, str, int], float]]:
+    """Package, name in it, path and size of each file of our source, and the time of its last change in seconds since the epoch."""
     for package, pattern in patterns:
         spec = importlib.util.find_spec(package)  # imports no package but `stepwell`
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-            found = sorted(_matching(folder, pattern))
-            if any(status.st_mtime > LOADED_AT for _, status in found):
-                return None
-            files += [(package, file[len(folder) + 1 :], file, status.st_size) for file, status in found]
-    return _content(tuple(files))
+            for file, status in sorted(_matching(folder, pattern)):
+                yield (package, file[len(folder) + 1 :], file, status.st_size), status.st_mtime
 
 
 def _matching(folder: str, pattern: str) -> Iterator[tuple[str, os.stat_result]]:

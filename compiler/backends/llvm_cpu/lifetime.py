@@ -1,7 +1,8 @@
-"""Lets compiler processes end with the process that started them, however that ends, and whatever they are doing."""
+"""The life of compiler processes: they end with the process that started them, whatever they are doing; how one ended, in words."""
 
 import ctypes
 import os
+import re
 import select
 import signal
 import sys
@@ -13,6 +14,8 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
+_FATAL = ("LLVM ERROR", "Fatal Python error")
+"""How the first line of a fatal error begins, of LLVM or of Python's fault handler."""
 
 
 def end_with_parent(parent: int, requests: int) -> None:
@@ -38,6 +41,22 @@ def watch(requests: int) -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def how_it_ended(code: int, log: bytes) -> str:
+    """How a process ended, given its exit status (negative for a signal) and all that it printed: the signal or status, the pass that it was in, the
+    first lines of a fatal error of LLVM or Python, else the last lines.
+    """
+    how = f"with status {code}"
+    if code < 0:
+        known = {int(s): s.name for s in signal.Signals}
+        how = f"by {known.get(-code, f'signal {-code}')}"
+    lines = log.decode(errors="replace").strip().splitlines()
+    inside = [found[1] for line in lines if (found := re.search(r", line \d+ in (pass '.*)", line))]  # as tracebacks name it (crash_record.py)
+    how += f" in {inside[0]}" if inside else ""
+    fatal = next((i for i, line in enumerate(lines) if line.startswith(_FATAL)), len(lines))
+    lines = lines[fatal : fatal + 5] or lines[-5:]
+    return f"{how}, having said:\n  " + "\n  ".join(lines) if lines else how
 
 
 def in_lasting_thread(start: Callable[[], T]) -> T:

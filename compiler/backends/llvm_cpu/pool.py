@@ -3,9 +3,7 @@
 import atexit
 import contextlib
 import os
-import re
 import select
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +13,7 @@ from queue import SimpleQueue
 from typing import IO, Any, BinaryIO, cast
 
 from stepwell.backends.llvm_cpu.forks import Forked, may_fork
-from stepwell.backends.llvm_cpu.lifetime import in_lasting_thread
+from stepwell.backends.llvm_cpu.lifetime import how_it_ended, in_lasting_thread
 from stepwell.backends.llvm_cpu.objects import Unit, compile_unit, make_engine_context
 from stepwell.backends.llvm_cpu.worker import receive, send
 from stepwell.dialects.support.errors import CodegenError, StepwellError
@@ -71,17 +69,8 @@ class Worker:
 
     def _end(self) -> str:
         code = self._process.wait()
-        how = f"with status {code}"
-        if code < 0:
-            known = {int(s): s.name for s in signal.Signals}
-            how = f"by {known.get(-code, f'signal {-code}')}"
         self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        inside = [found[1] for line in lines if (found := re.search(r", line \d+ in (pass '.*)", line))]  # as tracebacks name it (crash_record.py)
-        how += f" in {inside[0]}" if inside else ""
-        fatal = next((i for i, line in enumerate(lines) if line.startswith("LLVM ERROR")), len(lines))
-        lines = lines[fatal : fatal + 5] or lines[-5:]
-        return f"{how}, having said:\n  " + "\n  ".join(lines) if lines else how
+        return how_it_ended(code, self._log.read())
 
     def close(self) -> None:
         """End the process and close its pipes."""

@@ -16,13 +16,13 @@ from stepwell.backends.llvm_cpu.lifetime import end_with_parent
 _ENGINES = 16
 """The number of LLVM's engines that a process keeps. One has 1.2 MB and takes 2 ms to destroy, which a process that is killed saves."""
 # Every message: its length in 8 bytes, then a pickle. Both ends are processes of the same program and user.
-_LENGTH = struct.Struct("<Q")
+LENGTH = struct.Struct("<Q")
 
 
 def send(stream: BinaryIO, message: Any) -> None:
     """Write one message. The stream may be unbuffered, as in `receive`."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    rest = memoryview(LENGTH.pack(len(data)) + data)
     while len(rest):
         rest = rest[stream.write(rest) :]
     stream.flush()
@@ -30,7 +30,7 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 def receive(stream: BinaryIO) -> Any:
     """Read one message. Raises EOFError if the stream ends, even within a message."""
-    (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
+    (length,) = LENGTH.unpack(_read(stream, LENGTH.size))
     return pickle.loads(_read(stream, length))
 
 

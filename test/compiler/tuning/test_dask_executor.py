@@ -1,0 +1,210 @@
+"""Requests in dask pools: the results of child processes here, whatever happens to the pool's processes."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import doc_examples
+import numpy as np
+import pytest
+from processes import gone
+from tuning_requests import Ends, Parental, Summed, Times, Weighed
+
+from stepwell.cli.common import Parser, UsageError
+from stepwell.cli.pool_options import add_pool_options, executor_of
+from stepwell.database.records import State
+from stepwell.dialects.support.errors import InputError, ResourceError
+from stepwell.tuning import dask_executor, dask_tasks
+from stepwell.tuning.dask_executor import DaskExecutor, embedded_pool
+from stepwell.tuning.device import Fault
+from stepwell.tuning.executor import Executor, LocalExecutor
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "tuning-pool.md"
+
+
+def decisions(executor: Executor, after: object = None) -> list[object]:
+    """The results of a batch that does not depend on processes, with faults as states; `after` is called for each."""
+    requests = [Ends("segv") if i == 3 else Ends("typed") if i == 5 else Weighed(i, 0.05) for i in range(16)]
+    results = executor.build(requests, 60.0, lambda number, result: after(number) if callable(after) else None)
+    return [result.state if isinstance(result, Fault) else result for result in (*results, executor.run(Weighed(99, 0.0), 60.0))]
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[object]:
+    executor = LocalExecutor(2)
+    results = decisions(executor)
+    executor.close()
+    assert results[3:6] == [State.CRASHED, Weighed(4, 0.0).answer(), State.FAILED]
+    return results
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[DaskExecutor]:
+    before = set(Path.cwd().iterdir())
+    pool = embedded_pool(2)
+    workers = processes(pool)
+    yield pool
+    pool.close()
+    assert all(gone(pid) for pid in workers)
+    assert set(Path.cwd().iterdir()) == before
+
+
+def processes(pool: DaskExecutor) -> list[int]:
+    """The numbers of the pool's processes."""
+    return list(pool._client.run(os.getpid).values())
+
+
+def test_an_embedded_pool_loses_a_process_and_nothing_else(embedded: DaskExecutor, undisturbed: list[object]) -> None:
+    workers = processes(embedded)
+    assert decisions(embedded) == undisturbed
+    assert processes(embedded) == workers, "a request that crashes ends no process of the pool"
+    (address,) = embedded._workers(fresh=True)
+    runner = embedded._client.run(os.getpid, workers=[address])[address]
+    done: list[int] = []
+
+    def kill(number: int) -> None:
+        done.append(number)
+        if len(done) == 2:
+            os.kill(runner, signal.SIGKILL)
+
+    assert decisions(embedded, kill) == undisturbed
+    assert sorted(done) == list(range(16))
+    assert gone(runner)
+
+
+def test_time_limits_and_one_run_at_a_time(embedded: DaskExecutor) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(3) as threads:
+        runs = list(threads.map(lambda _: embedded.run(Times(0.2), 60.0), range(3)))
+    times = sorted(run for run in runs if isinstance(run, tuple))
+    assert len(times) == 3
+    assert all(end <= start for (_, end, _), (start, _, _) in pairwise(times))
+    assert len({pid for _, _, pid in times}) == 3
+    fault = embedded.run(Ends("hang"), 0.5)
+    assert isinstance(fault, Fault)
+    assert fault.state is State.TIMED_OUT
+
+
+def test_an_interrupt_ends_the_children_and_not_the_pool(embedded: DaskExecutor, tmp_path: Path) -> None:
+    """As Ctrl-C in the middle of a batch: the exception comes while the other requests are at work."""
+
+    def interrupt(number: int, result: object) -> None:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("*.pids")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embedded.build([Weighed(1, 0.0), Parental(tmp_path), Parental(tmp_path)], 600.0, interrupt)
+    children = [int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()]
+    assert children
+    assert all(gone(pid) for pid in children)
+    assert embedded.build([Weighed(1, 0.0)], 60.0) == [Weighed(1, 0.0).answer()]
+
+
+# -- A pool of processes that are started by the commands of the page.
+
+
+class Commands:
+    """The shell commands of the page, with an address and files of this test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        self.address = f"tls://127.0.0.1:{self.port}"
+        _, snippets = doc_examples.read(PAGE)
+        texts = [snippet.text for snippet in snippets if snippet.language == "sh"]
+        self.certificate, self.scheduler, self.runner, self.builder, self.tune = map(self._adapted, texts)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def _adapted(self, text: str) -> list[str]:
+        text = text.replace("192.0.2.1", "127.0.0.1").replace("8786", self.port).replace(" --nworkers 7", " --nworkers 1")
+        program, *arguments = text.split()
+        if arguments[0] == "worker":
+            arguments.append("--no-nanny")  # a process less, which would only restart the other
+        return [str(Path(sys.executable).parent / program) if program == "dask" else program, *arguments]
+
+    def start(self, command: list[str], machine: str) -> "subprocess.Popen[bytes]":
+        """Start a command on a machine, which has a folder for temporary files of its own."""
+        (self.folder / machine).mkdir(exist_ok=True)
+        path = os.pathsep.join([str(ROOT / "test" / "support"), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.folder / machine), "DASK_LOGGING__DISTRIBUTED": "error"}
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, start_new_session=True)
+        self.started.append(process)
+        return process
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_the_page_starts_a_pool(tmp_path: Path, undisturbed: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = Commands(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(commands.certificate, cwd=tmp_path, check=True, capture_output=True)
+    parser = Parser()
+    add_pool_options(parser)
+    options = parser.parse_args([word for word in commands.tune[3:] if word not in ("-o", "net.plan.json")])
+    try:
+        commands.start(commands.scheduler, "one")
+        builder = commands.start(commands.builder, "two")
+        monkeypatch.setattr(dask_executor, "_ARRIVAL", 0.0)
+        with pytest.raises(InputError, match="no worker can measure"), executor_of(options):
+            pass
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
+        commands.start(commands.runner, "one")
+        data = np.arange(1 << 20, dtype=np.uint8)
+        with executor_of(options) as pool:
+            assert isinstance(pool, DaskExecutor)
+            pool._client.wait_for_workers(2)
+            blob = pool.store.put(data)
+            results = [*pool.build([Summed(blob)] * 4, 60.0), pool.run(Summed(blob), 60.0)]
+            assert {result[0] for result in results if isinstance(result, tuple)} == {int(data.sum())}
+            assert len(results) == 5
+            for _, twice in (result for result in results if isinstance(result, tuple)):
+                assert np.array_equal(pool.store.array(twice), np.repeat(data, 2))
+            assert len(list(tmp_path.glob(f"*/stepwell-tuning-*/*/{blob.digest}"))) == 2, "each machine has it once"
+            assert decisions(pool, lambda number: number == 4 and os.killpg(builder.pid, signal.SIGKILL)) == undisturbed
+            builder.wait()
+        assert not list(tmp_path.glob("one/stepwell-tuning-*/*/")), "the files of the run are gone"
+        real = dask_tasks.versions
+        monkeypatch.setattr(dask_tasks, "versions", lambda plugins: dask_tasks.Versions("0.0.9 (sources 12ab)", real(plugins).bindings, ()))
+        expected = r"on \S+ has stepwell \S+ \(sources \w{12}\), torch-mlir \d+; this process has stepwell 0.0.9 \(sources 12ab\)"
+        with pytest.raises(InputError, match=expected), executor_of(options):
+            pass
+    finally:
+        for process in commands.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def test_options_that_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = Parser()
+    add_pool_options(parser)
+    wrong = {
+        "--pool --scheduler tcp://h:1": "expected one of them",
+        "--jobs 2 --scheduler tcp://h:1": "--jobs goes without --scheduler",
+        "--dashboard :8787": "--dashboard goes with --pool",
+        "--tls-key k": "--tls-key goes with",
+        "--pool --tls-ca-file no.pem": "--tls-ca-file no.pem: there is no such file",
+    }
+    for line, message in wrong.items():
+        with pytest.raises(UsageError, match=message), executor_of(parser.parse_args(line.split())):
+            pass
+    with executor_of(parser.parse_args(["--jobs", "1"])) as executor:
+        assert isinstance(executor, LocalExecutor)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ResourceError, match=r"dask.distributed is not installed: pip install 'stepwell\[tune\]'"):
+        embedded_pool(1)
+    with pytest.raises(ResourceError, match="is not installed"):
+        dask_executor.joined_pool("tcp://127.0.0.1:1")
