@@ -107,14 +107,14 @@ class Modules:
 
 @dataclass(frozen=True)
 class Times:
-    """Answers with the times at which it began and ended."""
+    """Answers with the times at which it began and ended, its process and the parent of that."""
 
     seconds: float
 
-    def answer(self) -> tuple[float, float, int]:
+    def answer(self) -> tuple[float, float, int, int]:
         start = time.monotonic()
         time.sleep(self.seconds)
-        return start, time.monotonic(), os.getpid()
+        return start, time.monotonic(), os.getpid(), os.getppid()
 
 
 @dataclass(frozen=True)

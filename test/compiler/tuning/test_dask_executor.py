@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,12 +63,17 @@ def processes(pool: DaskExecutor) -> list[int]:
     return list(pool._client.run(os.getpid).values())
 
 
+def runner_of(pool: DaskExecutor) -> int:
+    """The number of the one process that measures."""
+    (address,) = pool._workers(fresh=True)
+    return int(pool._client.run(os.getpid, workers=[address])[address])
+
+
 def test_an_embedded_pool_loses_a_process_and_nothing_else(embedded: DaskExecutor, undisturbed: list[object]) -> None:
     workers = processes(embedded)
     assert decisions(embedded) == undisturbed
     assert processes(embedded) == workers, "a request that crashes ends no process of the pool"
-    (address,) = embedded._workers(fresh=True)
-    runner = embedded._client.run(os.getpid, workers=[address])[address]
+    runner = runner_of(embedded)
     done: list[int] = []
 
     def kill(number: int) -> None:
@@ -81,14 +87,13 @@ def test_an_embedded_pool_loses_a_process_and_nothing_else(embedded: DaskExecuto
 
 
 def test_time_limits_and_one_run_at_a_time(embedded: DaskExecutor) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(3) as threads:
-        runs = list(threads.map(lambda _: embedded.run(Times(0.2), 60.0), range(3)))
+    with ThreadPoolExecutor(4) as threads:
+        runs = list(threads.map(lambda _: embedded.run(Times(0.1), 60.0), range(4)))
     times = sorted(run for run in runs if isinstance(run, tuple))
-    assert len(times) == 3
-    assert all(end <= start for (_, end, _), (start, _, _) in pairwise(times))
-    assert len({pid for _, _, pid in times}) == 3
+    assert len(times) == 4
+    assert all(before[1] <= after[0] for before, after in pairwise(times))
+    assert len({pid for *_, pid, _ in times}) == 4
+    assert {parent for *_, parent in times} == {runner_of(embedded)}
     fault = embedded.run(Ends("hang"), 0.5)
     assert isinstance(fault, Fault)
     assert fault.state is State.TIMED_OUT
@@ -167,11 +172,10 @@ def test_the_page_starts_a_pool(tmp_path: Path, undisturbed: list[object], monke
             assert isinstance(pool, DaskExecutor)
             pool._client.wait_for_workers(2)
             blob = pool.store.put(data)
-            results = [*pool.build([Summed(blob)] * 4, 60.0), pool.run(Summed(blob), 60.0)]
-            assert {result[0] for result in results if isinstance(result, tuple)} == {int(data.sum())}
-            assert len(results) == 5
-            for _, twice in (result for result in results if isinstance(result, tuple)):
-                assert np.array_equal(pool.store.array(twice), np.repeat(data, 2))
+            for result in (*pool.build([Summed(blob)] * 4, 60.0), pool.run(Summed(blob), 60.0)):
+                assert isinstance(result, tuple), result
+                assert result[0] == int(data.sum())
+                assert np.array_equal(pool.store.array(result[1]), np.repeat(data, 2))
             assert len(list(tmp_path.glob(f"*/stepwell-tuning-*/*/{blob.digest}"))) == 2, "each machine has it once"
             assert decisions(pool, lambda number: number == 4 and os.killpg(builder.pid, signal.SIGKILL)) == undisturbed
             builder.wait()

@@ -6,17 +6,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from processes import gone, run_script
-from tuning_requests import Ends, Modules, Noisy, Parental, Square, Summed, Unpicklable
+from tuning_requests import Ends, Modules, Noisy, Parental, Square, Summed, Times, Unpicklable
 
 from stepwell import plugin_files
 from stepwell.database.records import State
 from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.tuning.blobs import Blob, BlobStore
+from stepwell.tuning.child import IDLE
 from stepwell.tuning.device import Fault
 from stepwell.tuning.executor import LocalExecutor, results
 from stepwell.tuning.work_folders import WorkFolder
@@ -61,6 +63,13 @@ def test_processes_are_warm_and_replaced(executor: LocalExecutor) -> None:
     ((number, pid),) = executor.build([Square(2)], 60.0)
     assert number == 4
     assert pid != first[1]
+    os.kill(pid, signal.SIGKILL)  # while it is idle
+    assert gone(pid)
+    ((number, another),) = executor.build([Square(3)], 60.0)
+    assert number == 9
+    executor._builders._idle[-1]._rests_since -= IDLE  # it ends by itself about now
+    ((number, last),) = executor.build([Square(3)], 60.0)
+    assert len({pid, another, last}) == 3
 
 
 def test_time_in_the_queue_does_not_count() -> None:
@@ -88,6 +97,16 @@ def test_a_run_has_a_fresh_process_with_few_modules(executor: LocalExecutor) -> 
     modules = executor.run(Modules(), 60.0)
     assert isinstance(modules, list)
     assert not {"torch_mlir", "onnx", "lightgbm", "distributed", "stepwell.plugin"} & set(modules)
+
+
+def test_runs_of_several_executors_do_not_overlap() -> None:
+    executors = [LocalExecutor(1) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        runs = [run for run in threads.map(lambda one: one.run(Times(0.2), 60.0), executors) if isinstance(run, tuple)]
+    (_, end, *_), (start, *_) = sorted(runs)
+    assert end <= start
+    for one in executors:
+        one.close()
 
 
 def test_children_load_the_plugins_of_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
