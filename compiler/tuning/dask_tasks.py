@@ -74,6 +74,8 @@ class Missing:
 
     worker: str
     """The address of the process to which to send them."""
+    store: str
+    """The host and folder of its store, which it may share with other processes."""
     blobs: tuple[Blob, ...]
 
 
@@ -116,7 +118,7 @@ def answer(session: Session, call: str, request: Parcel, timeout: float, fresh: 
     executor = _executor(session)
     missing = tuple(blob for blob in request.blobs if not executor.store.has(blob))
     if missing:
-        return Missing(_address(), missing)
+        return Missing(_address(), f"{socket.gethostname()}:{executor.store.folder}", missing)
     answers: list[Parcel | Fault] = []
     _working[session.name] = call
     executor.answer([request], timeout, lambda _, parcel: answers.append(parcel), fresh=fresh, is_stopped=lambda: call in _stopped)

@@ -23,6 +23,8 @@ from stepwell.cli.pool_options import add_pool_options, executor_of
 from stepwell.database.records import State
 from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.tuning import dask_executor, dask_tasks
+from stepwell.tuning.blobs import pack
+from stepwell.tuning.children import Plugins
 from stepwell.tuning.dask_executor import DaskExecutor, embedded_pool
 from stepwell.tuning.device import Fault
 from stepwell.tuning.executor import Executor, LocalExecutor
@@ -116,6 +118,19 @@ def test_an_interrupt_ends_the_children_and_not_the_pool(embedded: DaskExecutor,
     assert embedded.build([Weighed(1, 0.0)], 60.0) == [Weighed(1, 0.0).answer()]
 
 
+def test_a_process_of_other_versions_refuses_requests(tmp_path: Path) -> None:
+    """One that joined the pool after the check."""
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text("")
+    session = dask_tasks.Session("old", Plugins(False, (str(plugin),)), dask_tasks.versions((str(plugin),)))
+    plugin.write_text("changed = True")
+    refused = dask_tasks.answer(session, "call", pack(Weighed(1, 0.0)), 60.0, False)
+    assert isinstance(refused, dask_tasks.Refused)
+    assert refused.versions.stepwell == session.versions.stepwell
+    assert refused.versions.plugins != session.versions.plugins
+    assert f"plugin {plugin} (" in str(refused.versions)
+
+
 # -- A pool of processes that are started by the commands of the page.
 
 
@@ -171,12 +186,13 @@ def test_the_page_starts_a_pool(tmp_path: Path, undisturbed: list[object], monke
         with executor_of(options) as pool:
             assert isinstance(pool, DaskExecutor)
             pool._client.wait_for_workers(2)
-            blob = pool.store.put(data)
+            blob, scatter, sent = pool.store.put(data), pool._client.scatter, []
+            monkeypatch.setattr(pool._client, "scatter", lambda values, **how: sent.append(how) or scatter(values, **how))
             for result in (*pool.build([Summed(blob)] * 4, 60.0), pool.run(Summed(blob), 60.0)):
                 assert isinstance(result, tuple), result
                 assert result[0] == int(data.sum())
                 assert np.array_equal(pool.store.array(result[1]), np.repeat(data, 2))
-            assert len(list(tmp_path.glob(f"*/stepwell-tuning-*/*/{blob.digest}"))) == 2, "each machine has it once"
+            assert len(list(tmp_path.glob(f"*/stepwell-tuning-*/*/{blob.digest}"))) == len(sent) == 2, "each machine got it once"
             assert decisions(pool, lambda number: number == 4 and os.killpg(builder.pid, signal.SIGKILL)) == undisturbed
             builder.wait()
         assert not list(tmp_path.glob("one/stepwell-tuning-*/*/")), "the files of the run are gone"
