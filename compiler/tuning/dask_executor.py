@@ -29,6 +29,7 @@ RUNNER = "runner"
 """The resource of dask that a worker has one of if it may measure: one worker a machine."""
 _ARRIVAL = 10.0  # seconds to wait for a worker that measures: it may have been started just now
 _CHECK = 5.0  # seconds between two checks that workers exist
+_ENVIRONMENT = {"PYTHONHASHSEED": "random"}  # replaces the variables by which dask would limit threads, of this process too; Python's default
 _PATIENCE = 60.0  # seconds without a suitable worker after which a build or run ends: dask needs about ten to restart one
 _RETRIES = 2  # attempts after a failure of the pool itself, such as a worker's full disk; dask counts deaths of workers itself
 _SENDS = 5  # times that a request may lack blobs before a build or run ends
@@ -251,12 +252,14 @@ def embedded_pool(jobs: int, *, tls: Tls | None = None, dashboard: str | None = 
     Raises ResourceError if dask is missing or cannot start.
     """
     _require_dask()
+    import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
     security = Security() if tls is None else tls.security()
     common = {"host": "127.0.0.1", "security": security, "protocol": "tls://" if security.require_encryption else "tcp://"}
-    scheduler = {**common, "port": 0, "dashboard": dashboard is not None, "dashboard_address": dashboard or "127.0.0.1:0"}
+    page = {"dashboard": dashboard is not None, "dashboard_address": dashboard or "127.0.0.1:0"}
+    scheduler = {"cls": Scheduler, "options": {**common, **page, "port": 0}}
     with ExitStack() as undo:
         folder = WorkFolder()
         undo.callback(folder.close)
@@ -266,7 +269,8 @@ def embedded_pool(jobs: int, *, tls: Tls | None = None, dashboard: str | None = 
         }  # fmt: skip
         workers = {number: {"cls": Nanny, "options": {**worker, "resources": {RUNNER: 1} if number == 0 else {}}} for number in range(jobs)}
         try:
-            cluster = SpecCluster(workers=workers, scheduler={"cls": Scheduler, "options": scheduler}, security=security, silence_logs=logging.ERROR)
+            with dask.config.set({"distributed.nanny.pre-spawn-environ": _ENVIRONMENT}):
+                cluster = SpecCluster(workers=workers, scheduler=scheduler, security=security, silence_logs=logging.ERROR)
             undo.callback(cluster.close)
             client = Client(cluster)
             client.wait_for_workers(jobs, timeout=_PATIENCE)

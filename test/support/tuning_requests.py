@@ -106,6 +106,16 @@ class Modules:
 
 
 @dataclass(frozen=True)
+class Variable:
+    """Answers with a variable of the environment."""
+
+    name: str
+
+    def answer(self) -> str | None:
+        return os.environ.get(self.name)
+
+
+@dataclass(frozen=True)
 class Times:
     """Answers with the times at which it began and ended, its process and the parent of that."""
 

@@ -16,7 +16,7 @@ import doc_examples
 import numpy as np
 import pytest
 from processes import gone
-from tuning_requests import Ends, Parental, Summed, Times, Weighed
+from tuning_requests import Ends, Parental, Summed, Times, Variable, Weighed
 
 from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.pool_options import add_pool_options, executor_of
@@ -30,6 +30,8 @@ from stepwell.tuning.device import Fault
 from stepwell.tuning.executor import Executor, LocalExecutor
 
 ROOT = Path(__file__).resolve().parents[3]
+NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+BEFORE = [os.environ.get(name) for name in NAMES]
 PAGE = ROOT / "docs" / "tuning-pool.md"
 
 
@@ -99,6 +101,19 @@ def test_time_limits_and_one_run_at_a_time(embedded: DaskExecutor) -> None:
     fault = embedded.run(Ends("hang"), 0.5)
     assert isinstance(fault, Fault)
     assert fault.state is State.TIMED_OUT
+
+
+def test_children_have_the_environment_of_a_tuning_without_a_pool(embedded: DaskExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask limits the threads of its processes and lets them give memory back, which would change times."""
+    assert [os.environ.get(name) for name in NAMES] == BEFORE, "nor does this process get dask's variables"
+    assert [embedded.run(Variable(name), 60.0) for name in NAMES] == BEFORE
+    for name, value in zip(NAMES, ("1", "3", "65536"), strict=True):  # as in a process of `dask worker`, whose user wants three threads
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    dask_tasks._set_by_dask.cache_clear()
+    assert set(dask_tasks._set_by_dask()) == {"OMP_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_"}
+    dask_tasks._set_by_dask.cache_clear()
 
 
 def test_an_interrupt_ends_the_children_and_not_the_pool(embedded: DaskExecutor, tmp_path: Path) -> None:
