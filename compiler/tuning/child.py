@@ -1,7 +1,6 @@
 """A process that answers requests, one after the other. It imports little by itself: each request imports what it needs."""
 
 import faulthandler
-import os
 import resource
 import select
 from collections.abc import Sequence
@@ -21,12 +20,12 @@ IDLE = 300.0
 def main(parent: int, descriptor: int, store: str, installed: bool, plugins: Sequence[str]) -> None:
     """Answer the requests of the process `parent`, which arrive at the socket `descriptor`, and end with it.
 
-    `store` is the folder of blobs, `installed` says whether plugins of installed packages are loaded, `plugins` are the files of others.
+    Both output streams go to a log, from which the parent reads the last lines of a process that crashed. `store` is the folder of blobs,
+    `installed` says whether plugins of installed packages are loaded, `plugins` are the files of others.
     """
     end_with_parent(parent, descriptor)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # a crash is a result and leaves no file
     faulthandler.enable()
-    os.dup2(2, 1)  # output of native code goes to the log, like messages of errors
     use_store(store)
     _load_plugins(installed, plugins)
     # The descriptor stays open until the process ends, so that its parent sees the end of the process when it sees the end of the connection.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +36,9 @@ class Plugins:
     """The plugins that the children load."""
 
     installed: bool
-    """Whether those of installed packages."""
+    """Whether plugins of installed packages are loaded."""
     files: tuple[str, ...]
-    """The paths of others."""
+    """The paths of other plugins."""
 
     @classmethod
     def loaded_here(cls) -> "Plugins":
@@ -182,11 +182,12 @@ class Children:
         self._busy: dict[Child, int] = {}
         """The number of the request that each child answers."""
 
-    def ask(self, requests: Sequence[bytes], timeout: float) -> Generator[tuple[int, Parcel | Fault]]:
+    def ask(self, requests: Sequence[bytes], timeout: float, is_stopped: Callable[[], bool] = lambda: False) -> Generator[tuple[int, Parcel | Fault]]:
         """The replies to pickled requests with their numbers, in the order in which they come.
 
         Each has `timeout` seconds from when a process begins with it, or, if the process is new, from its start. If the iteration ends early, by an
-        exception such as Ctrl-C or because the caller stops, the processes at work are killed at once.
+        exception such as Ctrl-C or because the caller stops, the processes at work are killed at once. Another thread that wants to end it makes
+        `is_stopped` true, then calls `kill`: then no process escapes that is started meanwhile.
         Raises ResourceError if no process can be started.
         """
         waiting = deque(range(len(requests)))
@@ -197,6 +198,8 @@ class Children:
                     number = waiting.popleft()
                     self._busy[child] = number
                     child.ask(requests[number], timeout)
+                    if is_stopped():
+                        child.kill()
                 for child, reply in self._replies():
                     number = self._busy[child]
                     if isinstance(reply, Fault) and reply.state is not State.FAILED:

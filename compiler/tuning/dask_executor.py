@@ -4,7 +4,7 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,7 +12,7 @@ from stepwell.database.records import State
 from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.dialects.support.names import printable
 from stepwell.tuning import dask_tasks
-from stepwell.tuning.blobs import BlobStore, Parcel
+from stepwell.tuning.blobs import Blob, BlobStore, Parcel
 from stepwell.tuning.device import Request
 from stepwell.tuning.children import Plugins
 from stepwell.tuning.dask_tasks import Delivery, Missing, Outcome, Refused, Session
@@ -29,9 +29,10 @@ RUNNER = "runner"
 """The resource of dask that a worker has one of if it may measure: one worker a machine."""
 _ARRIVAL = 10.0  # seconds to wait for a worker that measures: it may have been started just now
 _CHECK = 5.0  # seconds between two checks that workers exist
+_ENVIRONMENT = {"PYTHONHASHSEED": "random"}  # replaces the variables by which dask would limit threads, of this process too; Python's default
 _PATIENCE = 60.0  # seconds without a suitable worker after which a build or run ends: dask needs about ten to restart one
 _RETRIES = 2  # attempts after a failure of the pool itself, such as a worker's full disk; dask counts deaths of workers itself
-_SENDS = 5  # failures to send the blobs of one request after which a build or run ends
+_SENDS = 5  # times that a request may lack blobs before a build or run ends
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class _Pending:
     number: int
     request: Parcel
     sends: int = 0
-    """How often blobs were sent for it."""
+    """How often it lacked blobs."""
 
 
 @dataclass
@@ -68,6 +69,8 @@ class _Job:
 
     timeout: float
     fresh: bool
+    call: str = field(default_factory=lambda: secrets.token_hex(8))
+    """A name for it, unique in the pool."""
     pending: "dict[Future[Outcome], _Pending]" = field(default_factory=dict)
 
 
@@ -80,6 +83,8 @@ class DaskExecutor:
         self._cluster = cluster
         self._folder = WorkFolder() if folder is None else folder
         self.store = BlobStore(self._folder.path)
+        self._sent: set[tuple[str, Blob]] = set()
+        """The blobs that were sent to each store."""
         plugins = Plugins.loaded_here()
         self._session = Session(self._folder.session, plugins, dask_tasks.versions(plugins.files))
         try:
@@ -156,15 +161,19 @@ class DaskExecutor:
         except BaseException:  # Ctrl-C above all
             with suppress(Exception):  # what goes on in the pool does not matter any more
                 self._client.cancel(list(job.pending), force=True)
-                self._client.run(dask_tasks.stop, self._session.name, on_error="ignore")
+                self._client.run(dask_tasks.stop, self._session.name, job.call, on_error="ignore")
             raise
 
-    def _submit(self, one: _Pending, job: _Job) -> None:
-        future = self._client.submit(
-            dask_tasks.answer, self._session, one.request, job.timeout, job.fresh,
-            key=f"stepwell-{'run' if job.fresh else 'build'}-{secrets.token_hex(8)}", pure=False, retries=_RETRIES,
-            resources={RUNNER: 1} if job.fresh else None,
-        )  # fmt: skip
+    def _submit(self, one: _Pending, job: _Job, near: str | None = None) -> None:
+        """Send a request to any worker, but rather to the one with the address `near`, if it lives. Raises ResourceError if the pool is gone."""
+        try:
+            future = self._client.submit(
+                dask_tasks.answer, self._session, job.call, one.request, job.timeout, job.fresh,
+                key=f"stepwell-{'run' if job.fresh else 'build'}-{secrets.token_hex(8)}", pure=False, retries=_RETRIES,
+                resources={RUNNER: 1} if job.fresh else None, workers=None if near is None else [near], allow_other_workers=near is not None,
+            )  # fmt: skip
+        except Exception as error:  # dask raises several kinds after it has lost the scheduler
+            raise ResourceError(f"pool: a request cannot be sent: {type(error).__name__}: {printable(str(error))}") from error
         job.pending[future] = one
 
     def _wait(self, job: _Job) -> "list[Future[Outcome]]":
@@ -206,7 +215,7 @@ class DaskExecutor:
             raise ResourceError(f"pool: a request was not answered: {type(error).__name__}: {error}") from error
         if isinstance(result, Missing):
             self._send(one, result)
-            self._submit(one, job)
+            self._submit(one, job, near=result.worker)
         elif isinstance(result, Refused):
             raise InputError(_differing(f"a worker on {result.host}", result.versions, self._session))
         elif isinstance(result, Delivery):
@@ -217,17 +226,20 @@ class DaskExecutor:
             report(one.number, result)
 
     def _send(self, one: _Pending, missing: Missing) -> None:
-        """Send blobs to the machine of a worker, whose processes share them. Raises ResourceError if the store lacks them, or nothing helps."""
+        """Send blobs to the store of a worker, unless another request has done so. Raises ResourceError if ours lacks them, or nothing helps."""
         one.sends += 1
-        contents = [(blob, self.store.array(blob)) for blob in missing.blobs]
+        contents = [(blob, self.store.array(blob)) for blob in missing.blobs if one.sends > 1 or (missing.store, blob) not in self._sent]
+        said = "they were sent, and are not there"
         try:
             for blob, array in contents:
                 place = {"workers": [missing.worker]}
                 (content,) = self._client.scatter([array], hash=False, **place)
                 self._client.submit(dask_tasks.receive, self._session, blob, content, pure=False, allow_other_workers=True, **place).result()
+                self._sent.add((missing.store, blob))
         except Exception as error:  # the worker may end meanwhile: the next one will miss them again
-            if one.sends == _SENDS:
-                raise ResourceError(f"pool: data of a request cannot be sent: {type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {error}"
+        if one.sends == _SENDS:
+            raise ResourceError(f"pool: data of a request do not reach {missing.worker}: {said}")
 
 
 def _differing(place: str, there: dask_tasks.Versions, session: Session) -> str:
@@ -240,25 +252,31 @@ def embedded_pool(jobs: int, *, tls: Tls | None = None, dashboard: str | None = 
     Raises ResourceError if dask is missing or cannot start.
     """
     _require_dask()
+    import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
-    folder = WorkFolder()
     security = Security() if tls is None else tls.security()
     common = {"host": "127.0.0.1", "security": security, "protocol": "tls://" if security.require_encryption else "tcp://"}
-    scheduler = {**common, "port": 0, "dashboard": dashboard is not None, "dashboard_address": dashboard or "127.0.0.1:0"}
-    worker = {
-        **common, "nthreads": 1, "memory_limit": 0, "dashboard": False, "local_directory": str(folder.path), "silence_logs": logging.ERROR,
-        "preload": "stepwell.tuning.dask_tasks",
-    }  # fmt: skip
-    workers = {number: {"cls": Nanny, "options": {**worker, "resources": {RUNNER: 1} if number == 0 else {}}} for number in range(jobs)}
-    try:
-        cluster = SpecCluster(workers=workers, scheduler={"cls": Scheduler, "options": scheduler}, security=security, silence_logs=logging.ERROR)
-        client = Client(cluster)
-        client.wait_for_workers(jobs, timeout=_PATIENCE)
-    except (OSError, RuntimeError, TimeoutError) as error:
-        folder.close()
-        raise ResourceError(f"pool: dask cannot start {jobs} processes: {type(error).__name__}: {error}") from error
+    page = {"dashboard": dashboard is not None, "dashboard_address": dashboard or "127.0.0.1:0"}
+    scheduler = {"cls": Scheduler, "options": {**common, **page, "port": 0}}
+    with ExitStack() as undo:
+        folder = WorkFolder()
+        undo.callback(folder.close)
+        worker = {
+            **common, "nthreads": 1, "memory_limit": 0, "dashboard": False, "local_directory": str(folder.path), "silence_logs": logging.ERROR,
+            "preload": "stepwell.tuning.dask_tasks",
+        }  # fmt: skip
+        workers = {number: {"cls": Nanny, "options": {**worker, "resources": {RUNNER: 1} if number == 0 else {}}} for number in range(jobs)}
+        try:
+            with dask.config.set({"distributed.nanny.pre-spawn-environ": _ENVIRONMENT}):
+                cluster = SpecCluster(workers=workers, scheduler=scheduler, security=security, silence_logs=logging.ERROR)
+            undo.callback(cluster.close)
+            client = Client(cluster)
+            client.wait_for_workers(jobs, timeout=_PATIENCE)
+        except (OSError, RuntimeError) as error:
+            raise ResourceError(f"pool: dask cannot start {jobs} processes: {type(error).__name__}: {error}") from error
+        undo.pop_all()
     return DaskExecutor(client, cluster, folder)
 
 

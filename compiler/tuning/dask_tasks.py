@@ -74,6 +74,8 @@ class Missing:
 
     worker: str
     """The address of the process to which to send them."""
+    store: str
+    """The host and folder of its store, which it may share with other processes."""
     blobs: tuple[Blob, ...]
 
 
@@ -99,11 +101,15 @@ _executors: dict[str, LocalExecutor] = {}
 """By session."""
 _checked: dict[Session, Versions] = {}
 """The versions found here, by session."""
+_working: dict[str, str] = {}
+"""The last call that this process worked for, by session. It works for one at a time, as it has one thread."""
+_stopped: set[str] = set()
+"""The calls that were interrupted."""
 _lock = Lock()
 
 
-def answer(session: Session, request: Parcel, timeout: float, fresh: bool) -> Outcome:
-    """Answer a request in a child of this process, in a new one with `fresh`."""
+def answer(session: Session, call: str, request: Parcel, timeout: float, fresh: bool) -> Outcome:
+    """Answer a request of a call, in a child of this process, in a new one with `fresh`."""
     with _lock:
         if session not in _checked:
             _checked[session] = versions(session.plugins.files)
@@ -112,9 +118,10 @@ def answer(session: Session, request: Parcel, timeout: float, fresh: bool) -> Ou
     executor = _executor(session)
     missing = tuple(blob for blob in request.blobs if not executor.store.has(blob))
     if missing:
-        return Missing(_address(), missing)
+        return Missing(_address(), f"{socket.gethostname()}:{executor.store.folder}", missing)
     answers: list[Parcel | Fault] = []
-    executor.answer([request], timeout, lambda _, parcel: answers.append(parcel), fresh=fresh)
+    _working[session.name] = call
+    executor.answer([request], timeout, lambda _, parcel: answers.append(parcel), fresh=fresh, is_stopped=lambda: call in _stopped)
     (parcel,) = answers
     if isinstance(parcel, Fault):
         return parcel
@@ -126,10 +133,11 @@ def receive(session: Session, blob: Blob, content: "np.ndarray") -> None:
     _executor(session).store.receive(blob, content)
 
 
-def stop(name: str) -> None:
-    """Kill the children at work for a session. Their requests are reported as crashed."""
+def stop(name: str, call: str) -> None:
+    """Kill the children at work for a call of a session. Their requests are reported as crashed."""
+    _stopped.add(call)
     executor = _executors.get(name)
-    if executor is not None:
+    if executor is not None and _working.get(name) == call:
         executor.kill()
 
 

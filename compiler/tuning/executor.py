@@ -68,17 +68,22 @@ class LocalExecutor:
         """As in `Executor`."""
         return results([request], lambda packed, report: self.answer(packed, timeout, report, fresh=True), None)[0]
 
-    def answer(self, requests: Sequence[Parcel], timeout: float, report: Report, *, fresh: bool = False) -> None:
-        """Report the answer to each packed request. With `fresh`, each has a new process and the machine for itself."""
+    def answer(
+        self, requests: Sequence[Parcel], timeout: float, report: Report, *, fresh: bool = False, is_stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Report the answer to each packed request. With `fresh`, each has a new process and the machine for itself.
+
+        Another thread ends it by making `is_stopped` true and calling `kill`.
+        """
         packed = [request.data for request in requests]
         with self._lock:
             if not fresh:
-                with closing(self._builders.ask(packed, timeout)) as answers:
+                with closing(self._builders.ask(packed, timeout, is_stopped)) as answers:
                     for number, answer in answers:
                         report(number, answer)
                 return
             for number, request in enumerate(packed):
-                with alone(), closing(Children(self._start, 1)) as self._runner, closing(self._runner.ask([request], timeout)) as answers:
+                with alone(), closing(Children(self._start, 1)) as self._runner, closing(self._runner.ask([request], timeout, is_stopped)) as answers:
                     report(number, next(answers)[1])
                 self._runner = None
 

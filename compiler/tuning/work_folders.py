@@ -92,7 +92,9 @@ def _sweep(root: Path) -> None:
         with suppress(OSError):  # somebody holds it, or removes it at this moment
             descriptor = _locked(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
-                shutil.rmtree(root / file.name.removesuffix(_LOCK), ignore_errors=True)
-                file.unlink(missing_ok=True)
+                folder = root / file.name.removesuffix(_LOCK)
+                shutil.rmtree(folder, ignore_errors=True)
+                if not folder.exists():  # else the next sweep tries again
+                    file.unlink(missing_ok=True)
             finally:
                 os.close(descriptor)

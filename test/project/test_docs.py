@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from distributed.cli import dask_scheduler, dask_worker
+
 import stepwell
 from stepwell.cli import main, opt
 from stepwell.passes.framework.registry import passes as ours
@@ -63,7 +65,7 @@ def code_of(page: Path) -> list[str]:
 
 
 def options_of_commands() -> dict[str, set[str]]:
-    """The options of each command of `stepwell`, and of stepwell-opt, whose passes are options too."""
+    """The options of each command of `stepwell`, of stepwell-opt, whose passes are options too, and of dask."""
     found = {}
     for name in main.COMMANDS:
         (commands,) = (action for action in main.make_parser([name])._actions if isinstance(action, argparse._SubParsersAction))
@@ -71,6 +73,8 @@ def options_of_commands() -> dict[str, set[str]]:
         actions = [inner for action in parser._actions if isinstance(action, argparse._SubParsersAction) for inner in action.choices.values()]
         found[f"stepwell {name}"] = set().union(*(each._option_string_actions for each in (parser, *actions)))
     passes = {f"--{name}" for name in {**ours(), **upstream_passes()}}
+    for name, command in (("scheduler", dask_scheduler), ("worker", dask_worker)):
+        found[f"dask {name}"] = {option for given in command.main.params for option in (*given.opts, *given.secondary_opts)}
     return {**found, "stepwell-opt": passes | set(opt.make_parser()._option_string_actions), "stepwell": {"--help", "--version"}}
 
 
@@ -83,7 +87,7 @@ def test_commands_and_flags_in_pages_exist() -> None:
     wrong = []
     for page in PAGES:
         for line in code_of(page):
-            command = re.match(r"(?:\$ )?(?:\.venv/bin/)?(stepwell-opt|stepwell(?: [a-z]+)?)(?= |$)(.*)", line)
+            command = re.match(r"(?:\$ )?(?:\.venv/bin/)?(stepwell-opt|dask [a-z]+|stepwell(?: [a-z]+)?)(?= |$)(.*)", line)
             if command is not None and command[1] not in known:
                 wrong.append(f"{page.name}: there is no {command[1]}: {line}")
                 continue

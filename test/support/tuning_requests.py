@@ -106,15 +106,25 @@ class Modules:
 
 
 @dataclass(frozen=True)
+class Variable:
+    """Answers with a variable of the environment."""
+
+    name: str
+
+    def answer(self) -> str | None:
+        return os.environ.get(self.name)
+
+
+@dataclass(frozen=True)
 class Times:
-    """Answers with the times at which it began and ended."""
+    """Answers with the times at which it began and ended, its process and the parent of that."""
 
     seconds: float
 
-    def answer(self) -> tuple[float, float, int]:
+    def answer(self) -> tuple[float, float, int, int]:
         start = time.monotonic()
         time.sleep(self.seconds)
-        return start, time.monotonic(), os.getpid()
+        return start, time.monotonic(), os.getpid(), os.getppid()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,18 +16,22 @@ import doc_examples
 import numpy as np
 import pytest
 from processes import gone
-from tuning_requests import Ends, Parental, Summed, Times, Weighed
+from tuning_requests import Ends, Parental, Summed, Times, Variable, Weighed
 
 from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.pool_options import add_pool_options, executor_of
 from stepwell.database.records import State
 from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.tuning import dask_executor, dask_tasks
+from stepwell.tuning.blobs import pack
+from stepwell.tuning.children import Plugins
 from stepwell.tuning.dask_executor import DaskExecutor, embedded_pool
 from stepwell.tuning.device import Fault
 from stepwell.tuning.executor import Executor, LocalExecutor
 
 ROOT = Path(__file__).resolve().parents[3]
+NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+BEFORE = [os.environ.get(name) for name in NAMES]
 PAGE = ROOT / "docs" / "tuning-pool.md"
 
 
@@ -62,34 +67,53 @@ def processes(pool: DaskExecutor) -> list[int]:
     return list(pool._client.run(os.getpid).values())
 
 
+def runner_of(pool: DaskExecutor) -> int:
+    """The number of the one process that measures."""
+    (address,) = pool._workers(fresh=True)
+    return int(pool._client.run(os.getpid, workers=[address])[address])
+
+
 def test_an_embedded_pool_loses_a_process_and_nothing_else(embedded: DaskExecutor, undisturbed: list[object]) -> None:
     workers = processes(embedded)
     assert decisions(embedded) == undisturbed
     assert processes(embedded) == workers, "a request that crashes ends no process of the pool"
+    runner = runner_of(embedded)
     done: list[int] = []
 
     def kill(number: int) -> None:
         done.append(number)
-        if len(done) in (2, 8):
-            os.kill(workers[len(done) // 8], signal.SIGKILL)  # the one that measures is one of them
+        if len(done) == 2:
+            os.kill(runner, signal.SIGKILL)
 
     assert decisions(embedded, kill) == undisturbed
     assert sorted(done) == list(range(16))
-    assert all(gone(pid) for pid in workers)
+    assert gone(runner)
 
 
 def test_time_limits_and_one_run_at_a_time(embedded: DaskExecutor) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(3) as threads:
-        runs = list(threads.map(lambda _: embedded.run(Times(0.2), 2.0), range(3)))
+    with ThreadPoolExecutor(4) as threads:
+        runs = list(threads.map(lambda _: embedded.run(Times(0.1), 60.0), range(4)))
     times = sorted(run for run in runs if isinstance(run, tuple))
-    assert len(times) == 3
-    assert all(end <= start for (_, end, _), (start, _, _) in pairwise(times))
-    assert len({pid for _, _, pid in times}) == 3
+    assert len(times) == 4
+    assert all(before[1] <= after[0] for before, after in pairwise(times))
+    assert len({pid for *_, pid, _ in times}) == 4
+    assert {parent for *_, parent in times} == {runner_of(embedded)}
     fault = embedded.run(Ends("hang"), 0.5)
     assert isinstance(fault, Fault)
     assert fault.state is State.TIMED_OUT
+
+
+def test_children_have_the_environment_of_a_tuning_without_a_pool(embedded: DaskExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask limits the threads of its processes and lets them give memory back, which would change times."""
+    assert [os.environ.get(name) for name in NAMES] == BEFORE, "nor does this process get dask's variables"
+    assert [embedded.run(Variable(name), 60.0) for name in NAMES] == BEFORE
+    for name, value in zip(NAMES, ("1", "3", "65536"), strict=True):  # as in a process of `dask worker`, whose user wants three threads
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    dask_tasks._set_by_dask.cache_clear()
+    assert set(dask_tasks._set_by_dask()) == {"OMP_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_"}
+    dask_tasks._set_by_dask.cache_clear()
 
 
 def test_an_interrupt_ends_the_children_and_not_the_pool(embedded: DaskExecutor, tmp_path: Path) -> None:
@@ -107,6 +131,19 @@ def test_an_interrupt_ends_the_children_and_not_the_pool(embedded: DaskExecutor,
     assert children
     assert all(gone(pid) for pid in children)
     assert embedded.build([Weighed(1, 0.0)], 60.0) == [Weighed(1, 0.0).answer()]
+
+
+def test_a_process_of_other_versions_refuses_requests(tmp_path: Path) -> None:
+    """One that joined the pool after the check."""
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text("")
+    session = dask_tasks.Session("old", Plugins(False, (str(plugin),)), dask_tasks.versions((str(plugin),)))
+    plugin.write_text("changed = True")
+    refused = dask_tasks.answer(session, "call", pack(Weighed(1, 0.0)), 60.0, False)
+    assert isinstance(refused, dask_tasks.Refused)
+    assert refused.versions.stepwell == session.versions.stepwell
+    assert refused.versions.plugins != session.versions.plugins
+    assert f"plugin {plugin} (" in str(refused.versions)
 
 
 # -- A pool of processes that are started by the commands of the page.
@@ -129,6 +166,8 @@ class Commands:
     def _adapted(self, text: str) -> list[str]:
         text = text.replace("192.0.2.1", "127.0.0.1").replace("8786", self.port).replace(" --nworkers 7", " --nworkers 1")
         program, *arguments = text.split()
+        if arguments[0] == "worker":
+            arguments.append("--no-nanny")  # a process less, which would only restart the other
         return [str(Path(sys.executable).parent / program) if program == "dask" else program, *arguments]
 
     def start(self, command: list[str], machine: str) -> "subprocess.Popen[bytes]":
@@ -162,13 +201,13 @@ def test_the_page_starts_a_pool(tmp_path: Path, undisturbed: list[object], monke
         with executor_of(options) as pool:
             assert isinstance(pool, DaskExecutor)
             pool._client.wait_for_workers(2)
-            blob = pool.store.put(data)
-            results = [*pool.build([Summed(blob)] * 4, 60.0), pool.run(Summed(blob), 60.0)]
-            assert {result[0] for result in results if isinstance(result, tuple)} == {int(data.sum())}
-            assert len(results) == 5
-            for _, twice in (result for result in results if isinstance(result, tuple)):
-                assert np.array_equal(pool.store.array(twice), np.repeat(data, 2))
-            assert len(list(tmp_path.glob(f"*/stepwell-tuning-*/*/{blob.digest}"))) == 2, "each machine has it once"
+            blob, scatter, sent = pool.store.put(data), pool._client.scatter, []
+            monkeypatch.setattr(pool._client, "scatter", lambda values, **how: sent.append(how) or scatter(values, **how))
+            for result in (*pool.build([Summed(blob)] * 4, 60.0), pool.run(Summed(blob), 60.0)):
+                assert isinstance(result, tuple), result
+                assert result[0] == int(data.sum())
+                assert np.array_equal(pool.store.array(result[1]), np.repeat(data, 2))
+            assert len(list(tmp_path.glob(f"*/stepwell-tuning-*/*/{blob.digest}"))) == len(sent) == 2, "each machine got it once"
             assert decisions(pool, lambda number: number == 4 and os.killpg(builder.pid, signal.SIGKILL)) == undisturbed
             builder.wait()
         assert not list(tmp_path.glob("one/stepwell-tuning-*/*/")), "the files of the run are gone"
@@ -179,8 +218,9 @@ def test_the_page_starts_a_pool(tmp_path: Path, undisturbed: list[object], monke
             pass
     finally:
         for process in commands.started:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def test_options_that_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,25 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from processes import gone, run_script
-from tuning_requests import Ends, Modules, Noisy, Square, Summed, Unpicklable
+from tuning_requests import Ends, Modules, Noisy, Parental, Square, Summed, Times, Unpicklable
 
 from stepwell import plugin_files
 from stepwell.database.records import State
 from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.tuning.blobs import Blob, BlobStore
+from stepwell.tuning.child import IDLE
 from stepwell.tuning.device import Fault
-from stepwell.tuning.executor import LocalExecutor
+from stepwell.tuning.executor import LocalExecutor, results
 from stepwell.tuning.work_folders import WorkFolder
 
 
@@ -33,13 +37,13 @@ def kinds(results: list[object]) -> list[object]:
 
 
 def test_each_result_is_its_own(executor: LocalExecutor) -> None:
-    ends = [Ends("typed"), Ends("untyped"), Ends("exit"), Ends("segv"), Ends("answer"), Unpicklable(), Ends("hang")]
+    ends = [Ends("typed"), Ends("untyped"), Ends("exit"), Ends("segv"), Ends("answer"), Unpicklable()]
     requests = [Square(0), *(one for i, end in enumerate(ends, start=1) for one in (end, Square(i)))]
     seen: dict[int, object] = {}
-    results = executor.build(requests, 2.0, seen.__setitem__)
+    results = executor.build(requests, 60.0, seen.__setitem__)
     assert seen == dict(enumerate(results))
     assert [result[0] for result in results[::2] if isinstance(result, tuple)] == [i**2 for i in range(len(ends) + 1)]
-    typed, untyped, ended, died, answer, unsent, hung = [result for result in results[1::2] if isinstance(result, Fault)]
+    typed, untyped, ended, died, answer, unsent = [result for result in results[1::2] if isinstance(result, Fault)]
     assert typed == Fault(State.FAILED, "SW009 the tile exceeds the registers")
     assert (untyped.state, ended.state, died.state, answer.state) == (State.CRASHED,) * 4
     assert "with status 1" in untyped.message
@@ -49,10 +53,30 @@ def test_each_result_is_its_own(executor: LocalExecutor) -> None:
     assert "string_at" in died.message
     assert "pickle" in answer.message
     assert unsent == Fault(State.FAILED, "the request cannot be sent to another process: TypeError: it is tied to this process")
-    assert hung.state is State.TIMED_OUT
-    # The processes of the good requests are warm: they answer again.
-    assert {result[1] for result in executor.build([Square(1)], 60.0)} <= {result[1] for result in results[::2]}
     assert executor.build([], 1.0) == []
+
+
+def test_processes_are_warm_and_replaced(executor: LocalExecutor) -> None:
+    (first,), (second,) = executor.build([Square(2)], 60.0), executor.build([Square(2)], 60.0)
+    assert first == second, "the same process answers again"
+    assert kinds(executor.build([Ends("hang")] * 3, 0.5)) == [State.TIMED_OUT] * 3
+    ((number, pid),) = executor.build([Square(2)], 60.0)
+    assert number == 4
+    assert pid != first[1]
+    os.kill(pid, signal.SIGKILL)  # while it is idle
+    assert gone(pid)
+    ((number, another),) = executor.build([Square(3)], 60.0)
+    assert number == 9
+    executor._builders._idle[-1]._rests_since -= IDLE  # it ends by itself about now
+    ((number, last),) = executor.build([Square(3)], 60.0)
+    assert len({pid, another, last}) == 3
+
+
+def test_time_in_the_queue_does_not_count() -> None:
+    one = LocalExecutor(1)
+    assert kinds(one.build([Square(0)], 60.0)) == [True]
+    assert kinds(one.build([Square(i, 0.4) for i in range(8)], 3.0)) == [True] * 8
+    one.close()
 
 
 def test_output_does_not_get_between_the_answers(executor: LocalExecutor) -> None:
@@ -75,14 +99,22 @@ def test_a_run_has_a_fresh_process_with_few_modules(executor: LocalExecutor) -> 
     assert not {"torch_mlir", "onnx", "lightgbm", "distributed", "stepwell.plugin"} & set(modules)
 
 
+def test_runs_of_several_executors_do_not_overlap() -> None:
+    executors = [LocalExecutor(1) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        runs = [run for run in threads.map(lambda one: one.run(Times(0.2), 60.0), executors) if isinstance(run, tuple)]
+    (_, end, *_), (start, *_) = sorted(runs)
+    assert end <= start
+    for one in executors:
+        one.close()
+
+
 def test_children_load_the_plugins_of_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "plug.py"
     file.write_text("class Plugged:\n    def answer(self):\n        return __name__\n")
     monkeypatch.setattr(plugin_files, "_loaded", dict(plugin_files._loaded))
     plugin_files.load_file(file)
     (name,) = [plugin.module for plugin in plugin_files.loaded() if "plug_" in plugin.module]
-    import sys
-
     local = LocalExecutor(1)
     request = sys.modules[name].Plugged()
     assert local.build([request], 60.0) == [name]
@@ -144,7 +176,7 @@ HANGING = """
 import os, signal, threading, time
 from pathlib import Path
 from tuning_requests import Parental
-from stepwell.tuning.executor import LocalExecutor
+from stepwell.tuning.executor import LocalExecutor, results
 
 here = Path.cwd()
 executor = LocalExecutor(2)
@@ -191,9 +223,16 @@ def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
 
 def test_another_thread_can_kill_the_processes_at_work(tmp_path: Path) -> None:
     executor = LocalExecutor(1)
-    timer = threading.Timer(0.5, executor.kill)
-    timer.start()
-    (fault,) = executor.build([Ends("hang")], 60.0)
+
+    def kill() -> None:
+        while not list(tmp_path.glob("*.pids")):
+            time.sleep(0.01)
+        executor.kill()
+
+    threading.Thread(target=kill, daemon=True).start()
+    (fault,) = executor.build([Parental(tmp_path)], 60.0)
+    (stopped,) = results([Square(1)], lambda packed, report: executor.answer(packed, 60.0, report, is_stopped=lambda: True), None)
     executor.close()
+    assert isinstance(stopped, Fault)
     assert isinstance(fault, Fault)
     assert "by SIGKILL" in fault.message
