@@ -25,11 +25,15 @@ class Replay:
 
     def __init__(
         self, launches: Sequence[KernelLaunch], objects: Mapping[str, bytes], *, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
-        weights: np.ndarray, workspace_bytes: int, threads: int, located: np.ndarray | None = None,
+        weights: np.ndarray, workspace_bytes: int, threads: int, located: np.ndarray | None = None, workspace: np.ndarray | None = None,
     ) -> None:  # fmt: skip
-        """`weights` is their arena; `located` is the table that the code of `main` takes instead, if it looks them up."""
+        """`weights` is their arena; `located` is the table that the code of `main` takes instead, if it looks them up.
+
+        `workspace` is memory of at least `workspace_bytes`, which replays that run in turns may share; new memory if None.
+        """
         self.launches = tuple(launches)
-        self.inputs, self.outputs, self.weights, self.workspace = tuple(inputs), tuple(outputs), weights, aligned_empty(workspace_bytes)
+        self.inputs, self.outputs, self.weights = tuple(inputs), tuple(outputs), weights
+        self.workspace = aligned_empty(workspace_bytes) if workspace is None else workspace
         self.arrays = (*self.inputs, *self.outputs, weights, self.workspace)
         self._located = weights if located is None else located
         self.threads = threads
@@ -96,9 +100,10 @@ class Replay:
         """The memory of an operand."""
         return self.arrays[operand.argument].reshape(-1).view(np.uint8)[operand.offset : operand.end]
 
-    def main(self) -> Runner:
-        """A function that runs all of `@main`, in memory of its own."""
-        arrays = [*self.inputs, *map(np.zeros_like, self.outputs), self._located, aligned_empty(self.workspace.nbytes)]
+    def main(self, *, shares: bool = False) -> Runner:
+        """A function that runs all of `@main`, in memory of its own or in that of the launches."""
+        outputs, workspace = (self.outputs, self.workspace) if shares else ([*map(np.zeros_like, self.outputs)], aligned_empty(self.workspace.nbytes))
+        arrays = [*self.inputs, *outputs, self._located, workspace]
         function, addresses = self._code.packed_function("main", len(arrays)), [address(array) for array in arrays]
 
         def run() -> None:

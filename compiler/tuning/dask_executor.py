@@ -13,10 +13,9 @@ from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.dialects.support.names import printable
 from stepwell.tuning import dask_tasks
 from stepwell.tuning.blobs import Blob, BlobStore, Parcel
-from stepwell.tuning.device import Request
 from stepwell.tuning.children import Plugins
 from stepwell.tuning.dask_tasks import Delivery, Missing, Outcome, Refused, Session
-from stepwell.tuning.device import Fault
+from stepwell.tuning.device import Fault, Request
 from stepwell.tuning.executor import OnDone, Report, results
 from stepwell.tuning.work_folders import WorkFolder
 

@@ -9,9 +9,8 @@ from stepwell.database.records import State
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.processes import Lock
 from stepwell.tuning.blobs import BlobStore, Parcel, pack
-from stepwell.tuning.device import Request
 from stepwell.tuning.children import Children, Plugins, Start
-from stepwell.tuning.device import Fault
+from stepwell.tuning.device import Fault, Request
 from stepwell.tuning.work_folders import WorkFolder, alone
 
 T = TypeVar("T")

@@ -54,11 +54,13 @@ class Journal:
         for key, taken in samples.items():
             self._entries[key].samples += taken
 
-    def confirmed(self, site: TunedSite, samples: Sequence[Samples], decision: Decision | None) -> None:
-        """The confirmation of a site's candidate; without a `decision` it failed, or was rolled back."""
-        entry = self._entries[site_key(site)]
-        entry.samples += samples
-        entry.decision = decision
+    def measured(self, site: TunedSite, samples: Sequence[Samples]) -> None:
+        """Samples of the confirmation of a site's candidate."""
+        self._entries[site_key(site)].samples += samples
+
+    def decided(self, site: TunedSite, decision: Decision | None) -> None:
+        """The candidate that a site takes; None if that was withdrawn."""
+        self._entries[site_key(site)].decision = decision
 
     def reached(self, ratio: Ratio, at: float, *, confirmed: bool) -> None:
         """The time of the whole network relative to the untuned one, known at some second of the run."""

@@ -101,9 +101,11 @@ class _ProgramTurns:
     def __init__(self, request: Timings, programs: Mapping[str, tuple[Program, ...]]) -> None:
         [(self._contest, competing)] = programs.items()
         arenas: dict[str, np.ndarray] = {}
-        self._loaded = [Loaded(program, _arena(program, arenas), request.threads) for program in competing]
+        # Where data lie changes times by as much as a plan does: in a run of their own, too, only one network uses the workspace.
+        workspace = aligned_empty(max(program.workspace_bytes for program in competing))
+        self._loaded = [Loaded(program, _arena(program, arenas), request.threads, workspace=workspace) for program in competing]
         self._whole = self._contest == WHOLE
-        self._mains = [loaded.replay.main() for loaded in self._loaded] if self._whole else []
+        self._mains = [loaded.replay.main(shares=True) for loaded in self._loaded] if self._whole else []
         codes = [set(program.objects.items()) for program in competing]
         self._common = {name for name, _ in set.intersection(*codes)}
 

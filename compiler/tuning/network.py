@@ -30,7 +30,7 @@ from stepwell.tuning.builds import (
 )
 from stepwell.tuning.device import Built
 from stepwell.tuning.measuring import PARTS
-from stepwell.tuning.program import Program
+from stepwell.tuning.program import KernelCode, Program
 from stepwell.tuning.sites import ALL_FLOORS, Site, find_sites, plan_of
 from stepwell.tuning.subject import Part, Taken, Texts, site_key
 
@@ -62,7 +62,8 @@ class Network:
         self._inputs = self._stored(inputs)
         self._kernels, self.program = self._compiled()
         found = find_sites(
-            self._lowered, network=name, content=content, threads=threads, rounding=rounding, floors=floors, relower=self._relowered
+            self._lowered, network=name, content=content, threads=threads, rounding=rounding, floors=floors, relower=self._relowered,
+            in_place=self.program.in_place,
         )
         sites = [site for site in found if site.space.size() > 1]
         self.parts = tuple(self._parts(sites))
@@ -82,6 +83,19 @@ class Network:
     def request_whole(self, taken: Taken) -> NetworkBuild:
         """See `Subject`."""
         return NetworkBuild(self._sent, replace(self.options, plan=None), self.plan(taken), self._inputs)
+
+    def exchanged(self, built: Mapping[str, Built]) -> Built | None:
+        """See `Subject`: code may be exchanged unless it takes more scratch memory than the network has for its kernel."""
+        objects = dict(self.program.objects)
+        for name, one in built.items():
+            if name == PARTS or not isinstance(one.code, KernelCode):
+                return None
+            own = self.program.kernel(name).scratch_bytes
+            if (one.code.scratch_bytes is None) != (own is None) or (one.code.scratch_bytes or 0) > (own or 0):
+                return None
+            objects[name] = one.code.code
+        program = replace(self.program, objects=objects)
+        return Built(program.digest, program)
 
     def plan(self, taken: Taken) -> Plan:
         """See `Subject`."""

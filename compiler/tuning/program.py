@@ -58,6 +58,12 @@ class Program:
         parts = [str(launch) for launch in self.launches]
         return key_of(*parts, str(self.workspace_bytes), self.weights.digest, *(key_of(name, code) for name, code in sorted(self.objects.items())))
 
+    @cached_property
+    def in_place(self) -> frozenset[str]:
+        """The kernels of which a result shares memory with an input in some launch, by name."""
+        shared = (any(one.overlaps(other) for one in launch.destinations for other in launch.sources) for launch in self.launches)
+        return frozenset(launch.kernel for launch, shares in zip(self.launches, shared, strict=True) if shares)
+
     def kernel(self, name: str) -> KernelCode:
         """The code of one of its kernels."""
         launch = next(launch for launch in self.launches if launch.kernel == name)
@@ -92,6 +98,8 @@ class Loaded:
     threads: int
     arms: Mapping[str, Sequence[KernelCode]] = field(default_factory=dict)
     """For some kernels by name, the codes that can run in their place."""
+    workspace: np.ndarray | None = None
+    """Memory for intermediate results, which several programs may share; of its own if None."""
 
     def __post_init__(self) -> None:
         program, arena = self.program, self.arena
@@ -101,7 +109,7 @@ class Loaded:
         located = self._weights.table() if program.places else arena
         self.replay = Replay(
             program.launches, program.objects, inputs=self.inputs, outputs=outputs, weights=arena, workspace_bytes=program.workspace_bytes,
-            threads=self.threads, located=located,
+            threads=self.threads, located=located, workspace=self.workspace,
         )  # fmt: skip
         self._runs: dict[str, list[list[Run]]] = {name: [self._bound(name, code) for code in codes] for name, codes in self._with_scratch()}
 

@@ -36,9 +36,14 @@ class ScheduleSpace:
     iteration are innermost. Blocks and prefetch distances are thinned out: others than the listed values are legal, but not proposed.
     """
 
-    def __init__(self, op: Structured, target: Target, default: Nest, *, rounding: bool = False, threads: int = 1) -> None:
-        """With `rounding`, candidates may compute other bits than the default. On one thread, the number of threaded loops is the default's."""
-        self.op, self.target, self.rounding, self.threads = op, target, rounding, threads
+    def __init__(
+        self, op: Structured, target: Target, default: Nest, *, rounding: bool = False, threads: int = 1, in_place: bool = False
+    ) -> None:  # fmt: skip
+        """With `rounding`, candidates may compute other bits than the default. On one thread, the number of threaded loops is the default's.
+
+        `in_place` says that the kernel's result shares memory with an input: then blocks of a sum, with partial sums in the result, are illegal.
+        """
+        self.op, self.target, self.rounding, self.threads, self.in_place = op, target, rounding, threads, in_place
         self._knobs, self._uses, self._start = knobs(op, target), available(op, target), default
         self._own_strategies = has_own_strategies(op.kind)
         self._nests: dict[str, Nest] = {}
@@ -131,6 +136,8 @@ class ScheduleSpace:
             nest = parse_schedule(text, self.op, self.target, self._knobs)
         except ScheduleError as error:
             return str(error.args[0])
+        if self.in_place and any(d in self.op.reduction_dims for d in nest.blocks):
+            return "blocks of a sum would overwrite an input, with which the kernel's result shares memory"
         if not self._same_bits(nest):
             now, usual = (what or "in the order of the loops" for what in (arithmetic(nest, self.op), self._arithmetic))
             return f"it may compute other bits: its sums are {now}, the default's are {usual}"
@@ -179,7 +186,7 @@ class ScheduleSpace:
                 values |= set(knob.legal)
             elif kind == "width":
                 values |= {1 << i for i in range(self._widest.bit_length())}
-            elif kind == "block" and op.can_block(int(dim)):
+            elif kind == "block" and self._can_block(int(dim)):
                 values |= {0, *blocks(op.sizes[int(dim)])}
             elif kind == "prefetch" and op.reduction_dims:
                 values |= {0, *(1 << i for i in range(MAX_PREFETCH.bit_length()))}
@@ -269,7 +276,7 @@ class ScheduleSpace:
         cut = []
         for d, size in enumerate(nest.block):
             rounded = size // found.step(d) * found.step(d)
-            cut.append(0 if rounded >= op.sizes[d] or not op.can_block(d) or (sums and d in op.reduction_dims) else rounded)
+            cut.append(0 if rounded >= op.sizes[d] or not self._can_block(d) or (sums and d in op.reduction_dims) else rounded)
         return self._canonical(replace(found, block=tuple(cut) if any(cut) else ()))
 
     def _canonical(self, nest: Nest) -> Nest | None:
@@ -284,6 +291,9 @@ class ScheduleSpace:
             except ScheduleError:
                 self._refused[found] = True
         return None if self._refused[found] else found
+
+    def _can_block(self, dim: int) -> bool:
+        return self.op.can_block(dim) and not (self.in_place and dim in self.op.reduction_dims)
 
     def _same_bits(self, nest: Nest) -> bool:
         """Whether a schedule may be proposed: the strategies of plugins may sum in another order in each tile."""

@@ -48,7 +48,7 @@ class Verdict:
 
 
 def confirm_parts(device: Device, parts: Sequence[PartState], conditions: Conditions) -> dict[str, Confirmation]:
-    """Confirm the incumbents of some parts against their defaults, by the name of the part. Those that are not faster go back to the default."""
+    """Confirm the incumbents of some parts against their defaults, by the name of the part. Others go back to what was confirmed."""
     contests = []
     for part in parts:
         arms = Arm("", part.default), Arm("", part.default), Arm(INCUMBENT, part.best)
@@ -60,30 +60,37 @@ def confirm_parts(device: Device, parts: Sequence[PartState], conditions: Condit
         alpha=conditions.alpha, pace=conditions.pace, clock=conditions.clock,
     )  # fmt: skip
     for part in parts:
-        if not found[part.part.name].accepted:
-            part.reset()
+        confirmation = found[part.part.name]
+        if confirmation.accepted:
+            part.confirm(confirmation)
+        else:
+            part.reset(part.confirmed)
     return found
 
 
 def confirm_network(
-    device: Device, subject: Subject, untuned: Built, taken: Taken, conditions: Conditions, gains: Mapping[str, float]
+    device: Device, subject: Subject, untuned: Built, parts: Mapping[str, PartState], conditions: Conditions
 ) -> Verdict:  # fmt: skip
-    """Build the whole network with some candidates, compare its results with those of the untuned one bit by bit, and confirm that it is faster.
+    """The whole network with the confirmed candidates of some parts: compare its results with those of the untuned one bit by bit, and confirm that
+    it is faster.
 
-    If it is not, the half of the parts with the smaller `gains` is rolled back, and the rest is tried, until a network holds or nothing is left.
+    If it is not, the half of the parts that save less is rolled back, and the rest is tried, until a network holds or nothing is left.
     """
-    verdict = _tested(device, subject, untuned, taken, conditions)
-    while not verdict.holds and len(taken) > 1 and conditions.clock() < conditions.deadline:
-        kept = sorted(taken, key=lambda name: -gains.get(name, 0.0))[: len(taken) // 2]
-        taken = {name: taken[name] for name in kept}
+    verdict = _tested(device, subject, untuned, parts, conditions)
+    while not verdict.holds and len(parts) > 1 and conditions.clock() < conditions.deadline:
+        kept = sorted(parts, key=lambda name: parts[name].share * parts[name].log_ratio)[: len(parts) // 2]
+        parts = {name: parts[name] for name in kept}
         # Each test has its share, so that all of them together accept by chance as seldom as one.
         conditions = replace(conditions, alpha=conditions.alpha / 2)
-        verdict = _tested(device, subject, untuned, taken, conditions)
+        verdict = _tested(device, subject, untuned, parts, conditions)
     return verdict
 
 
-def _tested(device: Device, subject: Subject, untuned: Built, taken: Taken, conditions: Conditions) -> Verdict:
-    [built] = device.build([subject.request_whole(taken)], conditions.timeout)
+def _tested(device: Device, subject: Subject, untuned: Built, parts: Mapping[str, PartState], conditions: Conditions) -> Verdict:
+    taken: Taken = {name: part.texts for name, part in parts.items()}
+    built: Built | Fault | None = subject.exchanged({name: part.best for name, part in parts.items()})
+    if built is None:
+        [built] = device.build([subject.request_whole(taken)], conditions.timeout)
     if isinstance(built, Fault):
         return Verdict(taken, None, None, built)
     contest = Contest(WHOLE, (Arm("", untuned), Arm("", untuned), Arm(INCUMBENT, built)))

@@ -1,7 +1,7 @@
 """The sites of a model: the places where a tuner may choose, with their search spaces and their keys in the database."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -72,20 +72,20 @@ def floor_of(kind: str) -> str:
 
 def find_sites(
     lowered: Lowered, *, network: str = "", content: str = "", threads: int = 1, rounding: bool = False, floors: Iterable[str] = ALL_FLOORS,
-    relower: Relower | None = None,
+    relower: Relower | None = None, in_place: Collection[str] = (),
 ) -> list[Site]:  # fmt: skip
     """The sites of a model at level `scheduled` whose choices were recorded (`lower(…, recording=True)`).
 
     `network` is the model's name, `content` its digest in tuning records (`network_content`), by default that of its IR. With `rounding`, candidates
     may compute other bits than the default. `relower` finds out, when a candidate is examined (`refusal`), whether the schedules that follow from it
-    still sum in the same order. The module must live as long as the sites.
+    still sum in the same order. `in_place` are the kernels whose result shares memory with an input, by name. The module must live as long as the sites.
     """
     wanted, found = set(floors), list[Site]()
     with lowered.module.context:
         if wanted & {ALGORITHM, GRAPH}:
             found += [site for site in _choices(lowered, network, content, threads, rounding, relower) if site.floor in wanted]
         if SCHEDULE in wanted:
-            found += _schedules(lowered, network, threads, rounding)
+            found += _schedules(lowered, network, threads, rounding, in_place)
     return found
 
 
@@ -141,12 +141,13 @@ def _roots(function: func.FuncOp) -> Iterator[tuple[int, Structured]]:
             yield place, op
 
 
-def _schedules(lowered: Lowered, network: str, threads: int, rounding: bool) -> Iterator[Site]:
+def _schedules(lowered: Lowered, network: str, threads: int, rounding: bool, in_place: Collection[str]) -> Iterator[Site]:
     target = lowered.target
     for kernel in _kernels(lowered.module.operation):
         above = loops_digest(kernel.function.operation)
         for place, op in _roots(kernel.function):
-            space = ScheduleSpace(op, target, Nest.from_op(op, target), rounding=rounding, threads=threads)
+            shares = kernel.function.sym_name.value in in_place
+            space = ScheduleSpace(op, target, Nest.from_op(op, target), rounding=rounding, threads=threads, in_place=shares)
             own = node_names(op.operation.location)
             others = [node for call in kernel.calls for node in node_names(call.location)] if len(kernel.calls) > 1 else []
             nodes = tuple(dict.fromkeys([*own, *others]))

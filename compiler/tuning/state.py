@@ -1,9 +1,11 @@
 """The state of a tuner: for each part of a network the best code so far, for each site the candidates that were tried."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from stepwell.tuning.confirm import Confirmation
 from stepwell.tuning.device import Built
 from stepwell.tuning.headroom import Attempt
 from stepwell.tuning.spaces import Strategy, Trial
@@ -50,6 +52,16 @@ class SiteState:
         self.attempts.append(Attempt(predicted, trial.log_ratio))
 
 
+@dataclass(frozen=True)
+class Incumbent:
+    """Code of a part that was confirmed."""
+
+    texts: Texts
+    built: Built
+    log_ratio: float
+    confirmation: Confirmation
+
+
 @dataclass
 class PartState:
     """A part of a network, with its default code and the best so far."""
@@ -64,6 +76,8 @@ class PartState:
     incumbent: Built | None = None
     log_ratio: float = 0.0
     """The estimated logarithm of the incumbent's time relative to the default's."""
+    confirmed: "Incumbent | None" = None
+    """The best code that was confirmed to be faster than the default."""
     is_broken: bool = False
     """Whether its own default code failed, so that nothing can be compared with it."""
     code: dict[str, str] = field(default_factory=dict)
@@ -78,9 +92,21 @@ class PartState:
         """A predicted logarithm of a time relative to the default's as one relative to the incumbent's; 0 without a prediction."""
         return 0.0 if predicted is None else predicted - self.log_ratio
 
-    def reset(self) -> None:
-        """Go back to the default."""
-        self.texts, self.incumbent, self.log_ratio = {}, None, 0.0
+    @property
+    def is_new(self) -> bool:
+        """Whether its incumbent is neither the default nor confirmed."""
+        return self.incumbent is not None and (self.confirmed is None or self.confirmed.texts != self.texts)
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Keep the incumbent as confirmed."""
+        if self.incumbent is not None:
+            self.log_ratio = math.log(confirmation.ratio.value)
+            self.confirmed = Incumbent(self.texts, self.incumbent, self.log_ratio, confirmation)
+
+    def reset(self, to: "Incumbent | None") -> None:
+        """Go back to what was confirmed before, or to the default."""
+        self.confirmed = to
+        self.texts, self.incumbent, self.log_ratio = ({}, None, 0.0) if to is None else (to.texts, to.built, to.log_ratio)
 
     def take(self, texts: Texts, built: Built, log_ratio: float) -> None:
         """Make a candidate the incumbent."""

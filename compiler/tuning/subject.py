@@ -76,6 +76,9 @@ class Subject(Protocol):
     def request_whole(self, taken: Taken) -> Request[Built]:
         """The request to build the whole network with these candidates."""
 
+    def exchanged(self, built: Mapping[str, Built]) -> Built | None:
+        """The whole network with this code of some parts in place of its own; None if it has to be built anew for that."""
+
     def plan(self, taken: Taken) -> Plan:
         """The plan that takes these candidates, and those that are part of the network already."""
 

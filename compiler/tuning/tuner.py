@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -22,9 +22,9 @@ from stepwell.tuning.recorder import Recorder
 from stepwell.tuning.rounds import Limits, Proposal, Raced, build, candidate, check, learn, race
 from stepwell.tuning.settling import Conditions, Verdict, confirm_network, confirm_parts
 from stepwell.tuning.spaces import Trial, find_strategy
-from stepwell.tuning.state import PartState, SiteState
+from stepwell.tuning.state import Incumbent, PartState, SiteState
 from stepwell.tuning.story import Ratio, Story
-from stepwell.tuning.subject import Part, Subject, Taken, TunedSite, site_key
+from stepwell.tuning.subject import Part, Subject, TunedSite, site_key
 
 PROFILED = 5
 """Runs of the network from which shares of its time are taken."""
@@ -36,6 +36,8 @@ SEARCHED = 0.55
 """The part of the time until a confirmation that the search before it may take."""
 SLICE = 0.35
 """The part of the time left for a search that the builds of one round may take."""
+LEAST = 1.5
+"""The time left below which there is no further confirmation, in the times of one."""
 PROCESS = 0.5
 """Seconds to start a process that measures, beside its runs, before one was measured."""
 
@@ -157,7 +159,7 @@ class Tuner:
             number += 1
             while self.begin + interval <= self.clock():
                 interval *= 2
-            if not more:
+            if not more or self.end - self.clock() < LEAST * self._reserve(self.settings.first):
                 break
 
     def _reserve(self, left: float) -> float:
@@ -256,36 +258,32 @@ class Tuner:
     # -- confirmation ------------------------------------------------------------------------------------------------------------------
 
     def _settle(self, number: int, deadline: float) -> None:
-        """Confirm the incumbents, and the network with them. If it holds, it is the result so far."""
-        winners = [part for part in self.parts.values() if part.incumbent is not None and not part.is_broken]
+        """Confirm new incumbents, and the network with all that are confirmed. If it holds, it is the result so far."""
+        winners = [part for part in self.parts.values() if part.is_new and not part.is_broken]
         if not winners:
             return
-        conditions = self._conditions(number, deadline)
-        kernels = [part for part in winners if part.part.name != PARTS]
-        whole = [part for part in winners if part.part.name == PARTS]
+        before, conditions = {part.part.name: part.confirmed for part in winners}, self._conditions(number, deadline)
         self._update(f"confirming {len(winners)} winners in fresh processes")
-        found = confirm_parts(self.device, kernels, replace(conditions, deadline=self.clock() + (deadline - self.clock()) / 2))
-        found |= confirm_parts(self.device, whole, replace(conditions, deadline=self.clock() + (deadline - self.clock()) / 2))
+        found: dict[str, Confirmation] = {}
+        for group in ([part for part in winners if part.part.name != PARTS], [part for part in winners if part.part.name == PARTS]):
+            found |= confirm_parts(self.device, group, replace(conditions, deadline=self.clock() + (deadline - self.clock()) / 2))
         for part in winners:
             self._note_confirmation(part, found[part.part.name])
         accepted = [part for part in winners if found[part.part.name].accepted]
         if not accepted:
             return
-        gains = {part.part.name: part.share * (1 - found[part.part.name].ratio.value) for part in accepted}
-        taken: Taken = {part.part.name: part.texts for part in accepted}
         self._update("comparing the whole tuned network with the untuned one")
         subject = self.subject
-        if PARTS in taken:  # kernels may be others
-            rebased = self.subject.rebased(taken[PARTS])
-            self._adopt(rebased)
-            taken = {name: part.texts for name, part in self.parts.items() if part.texts}
-        verdict = confirm_network(self.device, self.subject, self.untuned, taken, conditions, gains)
+        if any(part.part.name == PARTS for part in accepted):  # kernels may be others
+            self._adopt(self.subject.rebased(self.parts[PARTS].texts))
+        confirmed = {name: part for name, part in self.parts.items() if part.confirmed is not None}
+        verdict = confirm_network(self.device, self.subject, self.untuned, confirmed, conditions)
         if verdict.holds:
-            self._accept(verdict, found)
-        else:
-            self._roll_back(accepted, verdict)
-            if subject is not self.subject:
-                self._adopt(subject)
+            self._accept(verdict)
+            return
+        self._roll_back(accepted, before, verdict)
+        if subject is not self.subject:
+            self._adopt(subject)
 
     def _conditions(self, number: int, deadline: float) -> Conditions:
         """The conditions of a confirmation: all of them together accept by chance as seldom as one would."""
@@ -296,24 +294,23 @@ class Tuner:
             Pace(seconds=0.6 if self.settings.budget <= SHORT else 1.0, turn=self.turn), self.clock,
         )  # fmt: skip
 
-    def _accept(self, verdict: Verdict, found: dict[str, Confirmation]) -> None:
+    def _accept(self, verdict: Verdict) -> None:
         """Make a confirmed network the result, unless an earlier one was faster."""
-        confirmation = verdict.confirmation
-        assert confirmation is not None
-        ratio = Ratio(confirmation.ratio.value, confirmation.ratio.low, confirmation.ratio.high)
+        whole = verdict.confirmation
+        assert whole is not None
+        ratio = Ratio(whole.ratio.value, whole.ratio.low, whole.ratio.high)
         if self.confirmed.ratio is not None and self.confirmed.ratio.value < ratio.value:
             return
         plan = self.subject.plan(verdict.taken)
         decisions: dict[str, Decision] = {}
         for name, texts in verdict.taken.items():
-            part, one = self.parts[name], found.get(name)
+            confirmed = self.parts[name].confirmed
+            shown_by = whole if confirmed is None else confirmed.confirmation
             for key, text in texts.items():
-                site = part.sites[key].site
-                shown_by = confirmation if one is None else one
-                statistic = shown_by.ratio
+                site, statistic = self.parts[name].sites[key].site, shown_by.ratio
                 decisions[key] = Decision(text, site.space.default, statistic.value, statistic.low, statistic.high, shown_by.p)
                 self.recorder.decided(site, decisions[key])
-                self.journal.confirmed(site, (), decisions[key])
+                self.journal.decided(site, decisions[key])
         for key in self.confirmed.decisions.keys() - decisions.keys():
             self._withdraw(key)
         self.confirmed = Confirmed(plan, ratio, decisions)
@@ -325,15 +322,15 @@ class Tuner:
         for part in self.parts.values():
             if key in part.sites:
                 self.recorder.withdrawn(part.sites[key].site)
-                self.journal.confirmed(part.sites[key].site, (), None)
+                self.journal.decided(part.sites[key].site, None)
 
-    def _roll_back(self, parts: Sequence[PartState], verdict: Verdict) -> None:
-        """The whole network is not faster with these candidates, or gives other results."""
+    def _roll_back(self, parts: Sequence[PartState], before: Mapping[str, Incumbent | None], verdict: Verdict) -> None:
+        """The whole network is not faster with these candidates, or gives other results: go back to what was confirmed before."""
         names = ", ".join(part.part.name for part in parts)
         why = verdict.fault.message if verdict.fault is not None else "the whole network is not faster with them"
         self.journal.notes.append(f"The winners for {names} were rolled back: {why}.")
         for part in parts:
-            part.reset()
+            part.reset(before[part.part.name])
 
     def _note_confirmation(self, part: PartState, confirmation: Confirmation) -> None:
         """Store the samples of a confirmation with the first site of the part whose candidate differs from the default."""
@@ -343,7 +340,7 @@ class Tuner:
                 replace(one, text=site.space.default if one.text == "" else self._best_text(state), against=site.space.default, phase=Phase.CONFIRM)
                 for one in confirmation.samples
             ]
-            self.journal.confirmed(site, samples, None)
+            self.journal.measured(site, samples)
             self.recorder.tried(site, [candidate(site, site.space.default, "default")], samples)
             return
 
@@ -367,6 +364,7 @@ class Tuner:
             made = PartState(part, sites, part.default, shares.get(part.name, 1.0), code={part.default.digest: "the default"})
             if old is not None and part.name != PARTS:
                 made.texts, made.incumbent, made.log_ratio, made.code = old.texts, old.incumbent, old.log_ratio, old.code
+                made.confirmed = old.confirmed
             parts[part.name] = made
         self.subject, self.parts = subject, parts
         self.shares = {key: self._share(part, state) for part in parts.values() for key, state in part.sites.items()}

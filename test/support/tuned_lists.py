@@ -80,6 +80,9 @@ class ListedSubject:
     def request_whole(self, taken: Taken) -> SimulatedNetwork:
         return SimulatedNetwork(tuple((part, text) for part, texts in sorted(taken.items()) for text in texts.values()))
 
+    def exchanged(self, built: Mapping[str, Built]) -> Built | None:
+        return None
+
     def plan(self, taken: Taken) -> Plan:
         return Plan({}, choices={"schedule": {part: text for part, texts in taken.items() for text in texts.values()}})
 
