@@ -36,6 +36,7 @@ class Drafting:
     def recall(self, state: SiteState) -> None:
         """Begin with what earlier runs on this machine found about exactly this workload, and with what was decided about similar ones."""
         site, space = state.site, state.site.space
+        state.trials.append(Trial(space.default, 0.0))
         candidates, samples, decision = self.recorder.known(site)
         times = log_times(samples, space.default)
         for candidate in candidates:

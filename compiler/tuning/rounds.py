@@ -10,7 +10,7 @@ from stepwell.tuning.compete import Competition, Outcome, Pace, compete
 from stepwell.tuning.device import Arm, Built, Contest, Device, Fault
 from stepwell.tuning.race import Rules
 from stepwell.tuning.spaces import Trial
-from stepwell.tuning.state import PartState, SiteState
+from stepwell.tuning.state import DEFAULT_CODE, PartState, SiteState
 from stepwell.tuning.subject import Subject, TunedSite, site_key
 
 
@@ -158,6 +158,19 @@ def learn(raced: Raced) -> None:
         winner = raced.proposals[outcome.best - 2]
         assert winner.built is not None
         part.take(winner.texts, winner.built, before + math.log(best.value))
+
+
+def learn_rest(proposals: Sequence[Proposal]) -> None:
+    """Add candidates that did not race: failures, and those whose code others have, which take as long."""
+    for proposal in proposals:
+        site = proposal.site
+        if any(trial.text == proposal.text for trial in site.trials):
+            continue
+        known: float | None = None
+        if proposal.state is State.SAME_CODE:
+            twin = proposal.message.partition("=")[2]
+            known = 0.0 if proposal.message == DEFAULT_CODE else next((trial.log_ratio for trial in site.trials if trial.text == twin), None)
+        site.add(Trial(proposal.text, known), proposal.predicted)
 
 
 def _by_part(proposals: Sequence[Proposal]) -> list[tuple[PartState, list[Proposal]]]:

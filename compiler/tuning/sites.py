@@ -78,7 +78,8 @@ def find_sites(
 
     `network` is the model's name, `content` its digest in tuning records (`network_content`), by default that of its IR. With `rounding`, candidates
     may compute other bits than the default. `relower` finds out, when a candidate is examined (`refusal`), whether the schedules that follow from it
-    still sum in the same order. `in_place` are the kernels whose result shares memory with an input, by name. The module must live as long as the sites.
+    still sum in the same order. `in_place` are the names of kernels whose result shares memory with an input. The module must live as long as the
+    sites.
     """
     wanted, found = set(floors), list[Site]()
     with lowered.module.context:

@@ -11,6 +11,9 @@ from stepwell.tuning.headroom import Attempt
 from stepwell.tuning.spaces import Strategy, Trial
 from stepwell.tuning.subject import Part, Texts, TunedSite
 
+DEFAULT_CODE = "the default"
+"""The name of the default among the codes of a part."""
+
 
 @dataclass(frozen=True)
 class Draft:

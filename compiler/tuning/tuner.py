@@ -8,10 +8,11 @@ from random import Random
 
 from stepwell.database.records import Decision, Phase, Provenance, Samples, State
 from stepwell.dialects.sched.plan_file import Plan
-from stepwell.dialects.support.errors import CodegenError, InputError, shown
+from stepwell.dialects.support.errors import InputError, shown
+from stepwell.tuning.board import PROFILED, Board
 from stepwell.tuning.compete import Competition, Pace
 from stepwell.tuning.confirm import ALPHA, Confirmation
-from stepwell.tuning.device import Arm, Contest, Device, Fault, Measurement
+from stepwell.tuning.device import Device
 from stepwell.tuning.drafts import Drafting, chosen, expected, prospects
 from stepwell.tuning.journal import Journal
 from stepwell.tuning.live import SiteProgress, Snapshot
@@ -19,15 +20,13 @@ from stepwell.tuning.measuring import PARTS
 from stepwell.tuning.race import Rules
 from stepwell.tuning.ranking import Ranking
 from stepwell.tuning.recorder import Recorder
-from stepwell.tuning.rounds import Limits, Proposal, Raced, build, candidate, check, learn, race
+from stepwell.tuning.rounds import Limits, Proposal, Raced, build, candidate, check, learn, learn_rest, race
 from stepwell.tuning.settling import Conditions, Verdict, confirm_network, confirm_parts
-from stepwell.tuning.spaces import Trial, find_strategy
+from stepwell.tuning.spaces import find_strategy
 from stepwell.tuning.state import Incumbent, PartState, SiteState
 from stepwell.tuning.story import Ratio, Story
-from stepwell.tuning.subject import Part, Subject, TunedSite, site_key
+from stepwell.tuning.subject import Subject, TunedSite, site_key
 
-PROFILED = 5
-"""Runs of the network from which shares of its time are taken."""
 SHORT = 60.0
 """Seconds of a budget below which drafts are cheaper."""
 SHORT_EFFORT = 250
@@ -116,9 +115,7 @@ class Tuner:
         self.journal, self.confirmed, self.untuned = Journal(), Confirmed(), subject.whole
         self.begin = clock()
         self.spent, self.end = spent, self.begin + settings.budget - spent
-        self.parts: dict[str, PartState] = {}
-        self.shares: dict[str, float] = {}
-        self.turn = 0.0
+        self.board = Board(device, settings.threads, self._site_state)
         self.seconds = {"": 0.05, PARTS: 3.0}
         """Seconds to build a candidate of a kernel, and of the whole network."""
         self.doing = "measuring the default"
@@ -146,7 +143,7 @@ class Tuner:
     def story(self) -> Story:
         """The story so far."""
         number = "" if self.recorder.number is None else str(self.recorder.number)
-        return self.journal.story(self.recorder.run, self.provenance, identifier=number, command=self.command, untuned=self.turn or None)
+        return self.journal.story(self.recorder.run, self.provenance, identifier=number, command=self.command, untuned=self.board.turn or None)
 
     def _search_and_confirm(self) -> None:
         number, interval = 0, self.settings.first
@@ -164,7 +161,7 @@ class Tuner:
 
     def _reserve(self, left: float) -> float:
         """Seconds that a confirmation takes, of those that are left."""
-        return min((1 - SEARCHED) * self.settings.first + 4 * self.turn * PROFILED + self.seconds[PARTS], (1 - SEARCHED) * left)
+        return min((1 - SEARCHED) * self.settings.first + 4 * self.board.turn * PROFILED + self.seconds[PARTS], (1 - SEARCHED) * left)
 
     # -- search ------------------------------------------------------------------------------------------------------------------------
 
@@ -183,13 +180,12 @@ class Tuner:
         """The candidates of the next round: of the sites that are worth most, as many as the time allows."""
         self._update("drafting candidates")
         batch = self.settings.batch
-        ranked = [one for part in self.parts.values() for one in prospects(part, self.shares, self.seconds[self._pace_of(part)])]
+        ranked = [one for part in self.board.parts.values() for one in prospects(part, self.board.shares, self.seconds[self._pace_of(part)])]
         order, self.expected = chosen(ranked, batch), expected(ranked, max(0.0, self.end - self.clock()), batch)
-        owner = {key: part for part in self.parts.values() for key in part.sites}
         room = max(self.settings.batch, int(SLICE * (until - self.clock()) / self.seconds[""])) if math.isfinite(until) else len(order) * batch
         picked: list[Proposal] = []
         for state in order:
-            part = owner[site_key(state.site)]
+            part = self.board.owner(site_key(state.site))
             if picked and (part.part.name == PARTS) != (picked[0].part.part.name == PARTS):
                 continue  # candidates for the whole network race by themselves
             if part.part.name == PARTS and self.seconds[PARTS] * 2 > until - self.clock():
@@ -197,9 +193,8 @@ class Tuner:
             self.drafting.fill(state, self.settings.strategy)
             taken, state.drafts = state.drafts[:batch], state.drafts[batch:]
             picked += [Proposal(part, state, draft.text, draft.strategy, draft.predicted) for draft in taken]
-            limit = max(1, int(SLICE * (until - self.clock()) / self.seconds[PARTS])) if part.part.name == PARTS else room
-            if len(picked) >= limit:
-                return picked[:limit] if part.part.name == PARTS else picked
+            if len(picked) >= (room if part.part.name != PARTS else max(1, int(SLICE * (until - self.clock()) / self.seconds[PARTS]))):
+                break
         return picked
 
     def _round(self, proposals: Sequence[Proposal], until: float) -> None:
@@ -215,20 +210,13 @@ class Tuner:
         racing = [proposal for proposal in proposals if proposal.state is State.BUILT]
         self._update(f"racing {len(racing)} candidates")
         raced = race(
-            self.device, racing, limits, random=self.random, threads=settings.threads, pace=Pace(turn=self.turn), rules=Rules(),
+            self.device, racing, limits, random=self.random, threads=settings.threads, pace=Pace(turn=self.board.turn), rules=Rules(),
             clock=self.clock, on_progress=self._on_race,
         )  # fmt: skip
         for one in raced:
             learn(one)
-        self._learn_failures(proposals)
+        learn_rest(proposals)
         self._note(proposals, raced)
-
-    def _learn_failures(self, proposals: Sequence[Proposal]) -> None:
-        """Candidates that did not race: their fate is known, too."""
-        for proposal in proposals:
-            known = {trial.text for trial in proposal.site.trials}
-            if proposal.text not in known:
-                proposal.site.add(Trial(proposal.text, None), proposal.predicted)
 
     def _note(self, proposals: Sequence[Proposal], raced: Sequence[Raced]) -> None:
         """Store what a round found."""
@@ -253,13 +241,13 @@ class Tuner:
 
     def _estimate(self) -> float:
         """The estimated time of the network with all incumbents, relative to the untuned one."""
-        return 1 - sum(part.share * (1 - math.exp(part.log_ratio)) for part in self.parts.values())
+        return 1 - sum(part.share * (1 - math.exp(part.log_ratio)) for part in self.board.parts.values())
 
     # -- confirmation ------------------------------------------------------------------------------------------------------------------
 
     def _settle(self, number: int, deadline: float) -> None:
         """Confirm new incumbents, and the network with all that are confirmed. If it holds, it is the result so far."""
-        winners = [part for part in self.parts.values() if part.is_new and not part.is_broken]
+        winners = [part for part in self.board.parts.values() if part.is_new and not part.is_broken]
         if not winners:
             return
         before, conditions = {part.part.name: part.confirmed for part in winners}, self._conditions(number, deadline)
@@ -275,8 +263,8 @@ class Tuner:
         self._update("comparing the whole tuned network with the untuned one")
         subject = self.subject
         if any(part.part.name == PARTS for part in accepted):  # kernels may be others
-            self._adopt(self.subject.rebased(self.parts[PARTS].texts))
-        confirmed = {name: part for name, part in self.parts.items() if part.confirmed is not None}
+            self._adopt(self.subject.rebased(self.board.parts[PARTS].texts))
+        confirmed = {name: part for name, part in self.board.parts.items() if part.confirmed is not None}
         verdict = confirm_network(self.device, self.subject, self.untuned, confirmed, conditions)
         if verdict.holds:
             self._accept(verdict)
@@ -287,11 +275,11 @@ class Tuner:
 
     def _conditions(self, number: int, deadline: float) -> Conditions:
         """The conditions of a confirmation: all of them together accept by chance as seldom as one would."""
-        each = PROCESS + 1.0 + 3 * self.turn
+        each = PROCESS + 1.0 + 3 * self.board.turn
         processes = self.settings.processes or max(6, min(20, int((deadline - self.clock()) / 2 / each)))
         return Conditions(
             Random(self.random.getrandbits(64)), self.settings.threads, deadline, processes, ALPHA / 2 ** (number + 1),
-            Pace(seconds=0.6 if self.settings.budget <= SHORT else 1.0, turn=self.turn), self.clock,
+            Pace(seconds=0.6 if self.settings.budget <= SHORT else 1.0, turn=self.board.turn), self.clock,
         )  # fmt: skip
 
     def _accept(self, verdict: Verdict) -> None:
@@ -304,10 +292,10 @@ class Tuner:
         plan = self.subject.plan(verdict.taken)
         decisions: dict[str, Decision] = {}
         for name, texts in verdict.taken.items():
-            confirmed = self.parts[name].confirmed
+            confirmed = self.board.parts[name].confirmed
             shown_by = whole if confirmed is None else confirmed.confirmation
             for key, text in texts.items():
-                site, statistic = self.parts[name].sites[key].site, shown_by.ratio
+                site, statistic = self.board.parts[name].sites[key].site, shown_by.ratio
                 decisions[key] = Decision(text, site.space.default, statistic.value, statistic.low, statistic.high, shown_by.p)
                 self.recorder.decided(site, decisions[key])
                 self.journal.decided(site, decisions[key])
@@ -319,7 +307,7 @@ class Tuner:
         self._save()
 
     def _withdraw(self, key: str) -> None:
-        for part in self.parts.values():
+        for part in self.board.parts.values():
             if key in part.sites:
                 self.recorder.withdrawn(part.sites[key].site)
                 self.journal.decided(part.sites[key].site, None)
@@ -351,60 +339,18 @@ class Tuner:
     # -- the state ---------------------------------------------------------------------------------------------------------------------
 
     def _adopt(self, subject: Subject) -> None:
-        """Tune this subject from now on: measure the shares of its parts, and go on where equal workloads were searched before."""
-        before = {state.site.workload: state for part in self.parts.values() for state in part.sites.values()}
-        incumbents = {part.part.default.digest: part for part in self.parts.values()}
-        shares = self._profiled([part for part in subject.parts if part.name != PARTS])
-        parts = {}
-        for part in subject.parts:
-            sites = {site_key(site): before.get(site.workload) or self._site_state(site) for site in part.sites}
-            for key, state in sites.items():
-                state.site = next(site for site in part.sites if site_key(site) == key)
-            old = incumbents.get(part.default.digest)
-            made = PartState(part, sites, part.default, shares.get(part.name, 1.0), code={part.default.digest: "the default"})
-            if old is not None and part.name != PARTS:
-                made.texts, made.incumbent, made.log_ratio, made.code = old.texts, old.incumbent, old.log_ratio, old.code
-                made.confirmed = old.confirmed
-            parts[part.name] = made
-        self.subject, self.parts = subject, parts
-        self.shares = {key: self._share(part, state) for part in parts.values() for key, state in part.sites.items()}
-        for one in parts.values():
-            for key, state in one.sites.items():
-                self.journal.met(state.site, self.shares[key])
-                if state.site.workload not in before:
-                    self.recorder.tried(state.site, [candidate(state.site, state.site.space.default, "default")])
+        """Tune this subject from now on."""
+        fresh = self.board.adopt(subject)
+        self.subject = subject
+        for key, state in self.board.sites().items():
+            self.journal.met(state.site, self.board.shares[key])
+        for state in fresh:
+            self.recorder.tried(state.site, [candidate(state.site, state.site.space.default, "default")])
 
     def _site_state(self, site: TunedSite) -> SiteState:
         state = SiteState(site, find_strategy(self.settings.strategy)(), Random(f"{self.settings.seed} {site_key(site)}"))
         self.drafting.recall(state)
         return state
-
-    def _profiled(self, parts: Sequence[Part]) -> dict[str, float]:
-        """The share of the network's time of each part, by its name. Raises CodegenError if the default network cannot be measured."""
-        if not parts:
-            return {}
-        contests = tuple(Contest(part.name, (Arm("", part.default),)) for part in parts)
-        turns = tuple(dict.fromkeys((part.name for part in parts), 0) for _ in range(PROFILED))
-        measured = self.device.measure(Measurement(contests, turns, self.settings.threads, warm_up=2, timeout=600.0))
-        if isinstance(measured, Fault):
-            raise CodegenError(f"{self.subject.name}: the network cannot be measured: {measured.message}")
-        times = {}
-        for part in parts:
-            walls = sorted(wall for sample in measured.samples if (wall := sample[part.name].wall) is not None)
-            times[part.name] = walls[len(walls) // 2] if walls else 0.0
-        total = sum(times.values())
-        self.turn = measured.seconds / len(turns) or total
-        return {name: seconds / total if total else 1 / len(times) for name, seconds in times.items()}
-
-    def _share(self, part: PartState, state: SiteState) -> float:
-        """The share of the network's time that a site may save: of its kernel, by the predicted times of its ops, or of the kernels of its nodes."""
-        if part.part.name != PARTS:
-            times = {key: one.site.space.predict([one.site.space.default])[0] or 0.0 for key, one in part.sites.items()}
-            total = sum(times.values())
-            return part.share * (times[site_key(state.site)] / total if total else 1.0)
-        nodes = set(state.site.info.nodes)
-        near = [other for other in self.parts.values() if any(nodes & set(one.site.info.nodes) for one in other.sites.values())]
-        return min(1.0, sum(other.share for other in near if other.part.name != PARTS))
 
     def _pace_of(self, part: PartState) -> str:
         return PARTS if part.part.name == PARTS else ""
@@ -421,12 +367,12 @@ class Tuner:
         """The state of the run."""
         used = self.spent + self.clock() - self.begin
         rows = []
-        for part in self.parts.values():
+        for part in self.board.parts.values():
             for key, state in part.sites.items():
                 best = state.best
                 ratio = None if best is None or best.log_ratio is None else Ratio(math.exp(min(0.0, best.log_ratio)))
                 site, label = state.site, self._label(key, part, state)
-                rows.append(SiteProgress(site.info.name, site.kind, self.shares.get(key), len(state.trials), site.space.size(), ratio, label))
+                rows.append(SiteProgress(site.info.name, site.kind, self.board.shares.get(key), len(state.attempts), site.space.size(), ratio, label))
         rows.sort(key=lambda row: -(row.share or 0.0))
         return Snapshot(
             self.subject.name, rows, self.doing, used, self.settings.budget, self.journal.tried - self.journal.failed, self.journal.failed,
@@ -439,7 +385,7 @@ class Tuner:
             return "confirmed"
         if part.is_broken:
             return "broken"
-        return "done" if state.is_exhausted else "searched" if state.trials else "waiting"
+        return "done" if state.is_exhausted else "searched" if state.attempts else "waiting"
 
     def _save(self) -> None:
         """Keep what was found so far, in case the process ends."""

@@ -49,11 +49,17 @@ class Costs:
     """The smallest block of a reduction dimension, in iterations: with fewer, storing and loading partial sums costs more than the block saves."""
     accumulators: int = 8
     """Accumulators that keep the pipes busy: two fused multiply-adds per cycle at a latency of four cycles."""
-    prefetch_rounds: int = 8
-    """Prefetch distance in iterations of a register tile: about 80 cycles, several times the latency of the second cache.
+    prefetch_rounds: int = 32
+    """Prefetch distance in iterations of a register tile: about 320 cycles, as panels may come from the last cache.
 
     The gains are listed in docs/measurements/choices.md.
     """
+    row_prefetch_rounds: int = 8
+    """The same for one row by a matrix in memory: iterations are shorter, and several panels are read at once."""
+    panel_passes: int = 5
+    """The largest number of tiles of rows that pass panels for which prefetching the next panels pays."""
+    panels_share: float = 0.6
+    """The fraction of the first cache that the panels of a tile may fill if those of the next tile are prefetched beside them."""
     memcpy_bytes: int = 1 << 16
     """The shortest contiguous run that is worth a call of `memcpy`: more than a first cache holds of source and destination together.
 

@@ -224,6 +224,8 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         if streamed is not None:
             return streamed
         plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, alone // lanes), most), vector, alone)
+        if reads_from_memory(op, target, plain):
+            plain = replace(plain, prefetch=costs.row_prefetch_rounds)
         return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, most // 2)) or plain
     width = vector_width(op.sizes[vector], lanes, costs.panel_registers)
     vectors = max(1, width // lanes)
@@ -258,7 +260,10 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         return streamed
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
-    return replace(chosen, prefetch=costs.prefetch_rounds) if exceeds_first_cache(op, target, chosen, use) else chosen
+    if exceeds_first_cache(op, target, chosen, use):
+        return replace(chosen, prefetch=costs.prefetch_rounds)
+    ahead = next_panels(op, target, chosen)
+    return chosen if ahead is None else replace(chosen, prefetch=ahead)
 
 
 def exceeds_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:
@@ -280,6 +285,34 @@ def exceeds_first_cache(op: Structured, target: Target | None, chosen: Nest, use
     if stream.distance(dim) != width or width * element_bits(stream.element_type) // 8 < LINE:
         return False
     return bytes_read_by_tile(op, chosen) > target.caches.l1d
+
+
+def next_panels(op: Structured, target: Target | None, chosen: Nest) -> int | None:
+    """The prefetch distance for panels that only a few tiles of rows pass: to the panels of the next tile.
+
+    These come from the second cache or beyond, which takes a good part of the time: so it is in Winograd's products, each of which has a matrix of its
+    own. If the first cache does not hold the panels of two tiles, the distance is `Costs.prefetch_rounds`. None if all is in the first cache, or if the
+    panels serve so many tiles that waiting for them once does not count. The gains are listed in docs/measurements/choices.md.
+    """
+    streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(chosen.vector) == "vector"]
+    if target is None or len(streams) != 1 or chosen.intrinsic != NONE or op.open or not op.reduction_dims:
+        return None
+    [stream], costs, first = streams, target.costs, target.caches.l1d
+    together = [d for d in op.parallel_dims if stream.kind(d) != "scalar" and d != chosen.vector]
+    passes = prod(-(-op.sizes[d] // chosen.step(d)) for d in op.parallel_dims if stream.kind(d) == "scalar")
+    if passes > costs.panel_passes or stream.distance(op.reduction_dims[-1]) != chosen.width or stream.bytes <= first:
+        return None
+    rounds = prod(op.sizes[d] for d in op.reduction_dims) * prod(chosen.unroll[d] for d in together)
+    panels_bytes = rounds * chosen.width * element_bits(stream.element_type) // 8
+    return min(rounds, MAX_PREFETCH) if panels_bytes <= costs.panels_share * first else costs.prefetch_rounds
+
+
+def reads_from_memory(op: Structured, target: Target | None, chosen: Nest) -> bool:
+    """Whether a nest for one row reads one matrix, of contiguous panels, that no cache of a core holds."""
+    streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(chosen.vector) == "vector"]
+    if target is None or len(streams) != 1 or op.open or not op.reduction_dims or chosen.block:
+        return False
+    return streams[0].distance(op.reduction_dims[-1]) == chosen.width and streams[0].bytes > target.caches.l2
 
 
 def streaming_nest(op: Structured, target: Target | None, vector: int, width: int, vectors: int) -> Nest | None:

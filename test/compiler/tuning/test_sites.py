@@ -99,7 +99,8 @@ def test_moves_in_the_space_of_schedules(model: dict[str, Any]) -> None:
             assert [v[knob] for v in values] == sorted((v[knob] for v in values), key=lambda v: (isinstance(v, str), v))
         predictions = space.predict(found)
         assert min(predictions[:1]) > 0
-        assert set(space.features(space.default)) - {name for name in space.features(space.default) if "tile." in name} <= set(space.features(found[-1]))
+        usual = {name for name in space.features(space.default) if "tile." not in name}  # a tile that exceeds the registers has no such numbers
+        assert usual <= set(space.features(found[-1]))
         assert space.size() >= len(set(found))
 
 

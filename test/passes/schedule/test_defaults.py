@@ -77,7 +77,7 @@ def test_tiles_of_rows_that_only_a_run_counts_have_a_common_number_of_them(rows:
 
 @pytest.mark.parametrize(
     ("rows", "panels", "tile", "prefetch", "along"),
-    [("32", 64, 8, 1, 1), ("21", 64, 7, 1, 1), ("?", 64, 8, 1, 1), ("200", 64, 10, 8, -1), ("32", 2, 9, 8, -1), ("1", 64, 1, 0, -1)],
+    [("32", 64, 8, 1, 1), ("21", 64, 7, 1, 1), ("?", 64, 8, 1, 1), ("200", 64, 10, 32, -1), ("32", 2, 9, 32, -1), ("1", 64, 1, 8, -1)],
 )
 def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(rows: str, panels: int, tile: int, prefetch: int, along: int) -> None:
     """Weights in panels of 32 columns of 2048. More rows, or panels that the second cache holds, ask for what the first one lacks of the same one."""
@@ -99,4 +99,34 @@ def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(r
 )
 def test_panels_that_leave_the_first_cache_are_asked_for_some_rounds_before(shapes: tuple[str, str, str], rights: str, asks: bool) -> None:
     found = nest_of(product(*shapes, "(i, p, j, k)", ("(i, k)", rights, "(i, p, j)"), "1"))
-    assert (found.prefetch, found.along) == (8 if asks else 0, -1)
+    assert (found.prefetch, found.along) == (32 if asks else 0, -1)
+
+
+def prefetch_of(x: str, w: str, y: str, indices: str, maps: Sequence[str]) -> int:
+    """The prefetch distance in the default schedule of a product."""
+    with make_context() as context:
+        module = parse_module(product(x, w, y, indices, maps, ""), context)
+        [op] = ops_below(module.operation, "linalg.generic")
+        return contraction(Structured(op), TARGET).prefetch
+
+
+@pytest.mark.parametrize(
+    ("positions", "blocks", "tiles", "channels", "distance"),
+    [
+        (36, 8, 7, 64, 128),  # to the next pair of panels
+        (36, 8, 49, 128, 256),
+        (36, 8, 7, 144, 256),  # the largest legal distance
+        (36, 8, 7, 256, 32),  # two pairs of panels exceed the first cache
+        (36, 8, 196, 64, 0),  # so many tiles pass a pair that waiting for it once does not count
+        (1, 2, 7, 64, 0),  # all of it is in the first cache
+    ],
+)  # fmt: skip
+def test_panels_that_few_tiles_pass_are_prefetched(positions: int, blocks: int, tiles: int, channels: int, distance: int) -> None:
+    shapes = f"{positions}x{tiles}x{channels}", f"{positions}x{blocks}x{channels}x16", f"{positions}x{blocks}x{tiles}x16"
+    assert prefetch_of(*shapes, "(p, f, t, l, c)", ["(p, t, c)", "(p, f, c, l)", "(p, f, t, l)"]) == distance
+
+
+@pytest.mark.parametrize(("panels", "depth", "distance"), [(128, 1024, 8), (8, 256, 0)])
+def test_one_row_prefetches_a_matrix_in_memory(panels: int, depth: int, distance: int) -> None:
+    shapes = f"1x{depth}", f"{panels}x{depth}x32", f"1x{panels}x32"
+    assert prefetch_of(*shapes, "(r, p, l, c)", ["(r, c)", "(p, c, l)", "(r, p, l)"]) == distance
