@@ -11,8 +11,9 @@ import numpy as np
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.tuning.device import WHOLE, Sample, Turn, Turns
-from stepwell.tuning.program import KernelCode, Loaded, Program, Times, timed
+from stepwell.tuning.program import FLOATS, KernelCode, Loaded, Program, Times, same_bits, timed
 
+_KINDS = {dtype.str: kind for kind, dtype in FLOATS.items()}
 PARTS = "@parts"
 """The contest of whole networks of which only the launches are timed that they do not have in common."""
 
@@ -77,8 +78,8 @@ class OutputsRequest:
         for program in self.programs:
             loaded = Loaded(program, _arena(program, arenas), self.threads)
             loaded.replay.run()
-            results.append([array.tobytes() for array in loaded.replay.outputs])
-        return {self.contest: [index for index, outputs in enumerate(results) if outputs != results[0]]}
+            results.append([array.copy() for array in loaded.replay.outputs])
+        return {self.contest: [index for index, outputs in enumerate(results) if not _same(outputs, results[0])]}
 
 
 class _KernelTurns:
@@ -120,6 +121,11 @@ class _ProgramTurns:
                 if kernel not in self._common:
                     total.add(times.cpu, times.wall)
             return {self._contest: total}
+
+
+def _same(outputs: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> bool:
+    pairs = zip(outputs, others, strict=True)
+    return all(same_bits(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8), _KINDS.get(one.dtype.str, "")) for one, other in pairs)
 
 
 def _sample(times: Times, threads: int) -> Sample:

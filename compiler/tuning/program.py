@@ -175,16 +175,33 @@ class Loaded:
                     own()
                     continue
                 memory = [self.replay.bytes(operand) for operand in launch.destinations]
+                kinds = [operand.type.rpartition("x")[2] for operand in launch.destinations]
                 before = [part.copy() for part in memory]
                 runs[0][number]()
                 expected = [part.copy() for part in memory]
                 for arm, others in enumerate(runs[1:], 1):
                     _restore(memory, before)
                     others[number]()
-                    if not all(np.array_equal(part, want) for part, want in zip(memory, expected, strict=True)):
+                    if not all(same_bits(part, want, kind) for part, want, kind in zip(memory, expected, kinds, strict=True)):
                         found[launch.kernel].add(arm)
                 _restore(memory, expected)
         return {name: sorted(arms) for name, arms in found.items()}
+
+
+FLOATS: Mapping[str, np.dtype] = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+"""The numpy type of each float type of MLIR that numpy has."""
+
+
+def same_bits(one: np.ndarray, other: np.ndarray, kind: str) -> bool:
+    """Whether two arrays of bytes, with elements of an MLIR type, are equal. All NaN are: their sign and payload depend on the order of operands."""
+    if np.array_equal(one, other):
+        return True
+    if kind not in FLOATS or one.nbytes != other.nbytes or one.nbytes % FLOATS[kind].itemsize:
+        return False
+    floats = one.view(FLOATS[kind]), other.view(FLOATS[kind])
+    size = floats[0].itemsize
+    differ = (one.reshape(-1, size) != other.reshape(-1, size)).any(axis=1)
+    return bool(np.isnan(floats[0][differ]).all() and np.isnan(floats[1][differ]).all())
 
 
 def timed(run: Run, times: Times) -> Times:

@@ -290,8 +290,8 @@ def exceeds_first_cache(op: Structured, target: Target | None, chosen: Nest, use
 def next_panels(op: Structured, target: Target | None, chosen: Nest) -> int | None:
     """The prefetch distance for panels that only a few tiles of rows pass: to the panels of the next tile.
 
-    These come from the second cache or beyond, which takes a good part of the time: so it is in Winograd's products, each of which has a matrix of its
-    own. If the first cache does not hold the panels of two tiles, the distance is `Costs.prefetch_rounds`. None if all is in the first cache, or if the
+    These come from the second cache or beyond, which takes a good part of the time: so in Winograd's products, each of which has a matrix of its own.
+    If the first cache does not hold the panels of two tiles, the distance is `Costs.prefetch_rounds`. None if all is in the first cache, or if the
     panels serve so many tiles that waiting for them once does not count. The gains are listed in docs/measurements/choices.md.
     """
     streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(chosen.vector) == "vector"]
