@@ -19,7 +19,7 @@ from stepwell.passes.schedule.effects import effective, walked_or_tiled
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
 from stepwell.passes.schedule.quantities import Cost
-from stepwell.passes.schedule.space import MAX_PREFETCH, MAX_STEP, MAX_WIDTH, Value, block_knob, knobs, tile_knob
+from stepwell.passes.schedule.space import MAX_PREFETCH, MAX_STEP, MAX_WIDTH, Value, knobs
 
 TRIES = 32
 """The most attempts to draw a legal schedule at random."""
@@ -198,11 +198,7 @@ class ScheduleSpace:
         """Whether the default with this value of a knob has loops for it, and computes the same bits."""
         if name in ("vector", "along") and isinstance(value, int) and value >= 0 and self.op.sizes[value] == 1 and value not in self.op.open:
             return False
-        dims = range(len(self.op.sizes))
-        values = {**self._start.values(self.op), name: value}
-        unroll = tuple(values.pop(tile_knob(d), 1) for d in dims)
-        block = tuple(values.pop(block_knob(d)) for d in dims)
-        changed = Nest(unroll=unroll, block=block if any(block) else (), **values)  # type: ignore[arg-type]  # each value has the type of its knob
+        changed = Nest.of_values({**self._start.values(self.op), name: value}, self.op)
         if name == "vector":  # vectors of one element have the same bits along all dimensions
             changed = replace(changed, width=max(2, changed.width))
         return self.rounding or arithmetic(changed, self.op) == self._arithmetic
@@ -254,11 +250,7 @@ class ScheduleSpace:
 
     def _with(self, nest: Nest, changes: Mapping[str, Value]) -> Nest | None:
         """`nest` with other values of some knobs, and others changed as needed; None if that is not legal, or may compute other bits."""
-        values = {**nest.values(self.op), **changes}
-        dims = range(len(self.op.sizes))
-        unroll = tuple(int(values.pop(tile_knob(d), 1)) for d in dims)  # type: ignore[arg-type]  # the value of this knob is a number
-        block = tuple(int(values.pop(block_knob(d))) for d in dims)  # type: ignore[arg-type]
-        found = self._settled(Nest(unroll=unroll, block=block, **values))  # type: ignore[arg-type]  # each value has the type of its knob
+        found = self._settled(Nest.of_values({**nest.values(self.op), **changes}, self.op))
         return found if found is not None and self._same_bits(found) else None
 
     def _settled(self, nest: Nest) -> Nest | None:

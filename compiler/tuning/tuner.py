@@ -396,5 +396,7 @@ class Tuner:
         self.recorder.changed(**fields)
 
     def _store(self, status: str) -> None:
+        """Keep the outcome. A search that ended by itself has used its budget up: what is left is too short, or there is nothing to try."""
         self._save()
-        self.recorder.changed(status=status)
+        done = {"spent": self.settings.budget - self.spent} if status == "finished" else {}
+        self.recorder.changed(status=status, **done)

@@ -55,13 +55,19 @@ class Nest(NestKnobs):
         `known` are the op's knobs, for callers that keep them.
         """
         known = known or knobs(op, target)
-        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        given = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         check_values(given, known)
-        unroll = tuple(given.pop(tile_knob(d), 1) for d in range(len(op.sizes)))
-        block = tuple(given.pop(block_knob(d)) for d in range(len(op.sizes)))
-        nest = Nest(unroll=unroll, block=block if any(block) else (), **given)
+        nest = Nest.of_values(given, op)
         nest.check(op, target, known)
         return nest
+
+    @staticmethod
+    def of_values(values: Mapping[str, Any], op: Structured) -> "Nest":
+        """The same without any check."""
+        given = dict(values)
+        unroll = tuple(given.pop(tile_knob(d), 1) for d in range(len(op.sizes)))
+        block = tuple(given.pop(block_knob(d)) for d in range(len(op.sizes)))
+        return Nest(unroll=unroll, block=block if any(block) else (), **given)
 
     def check(self, op: Structured, target: Target | None, known: tuple[Knob, ...] | None = None) -> None:
         """Raise ScheduleError, naming the knob, the legal values and the given one, if this schedule is not legal for `op` on `target`.
