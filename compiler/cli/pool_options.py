@@ -1,6 +1,7 @@
 """The options that say which processes build and measure candidates: of this machine, or of a dask pool."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -56,6 +57,8 @@ def check_pool_options(options: argparse.Namespace) -> None:
     """Raise UsageError for options that exclude each other and for files that do not exist."""
     if options.pool and options.scheduler is not None:
         raise UsageError("--pool starts a pool and --scheduler joins one: expected one of them")
+    if options.scheduler is not None and not re.fullmatch(r"(tcp|tls)://\S+:\d{1,5}", options.scheduler):
+        raise UsageError(f"--scheduler {options.scheduler}: expected an address such as tcp://HOST:8786 or tls://HOST:8786")
     if options.jobs is not None and options.scheduler is not None:
         raise UsageError("--jobs goes without --scheduler: the workers of its pool say how much they do at once")
     if options.dashboard is not None and not options.pool:

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -30,6 +31,7 @@ _ARRIVAL = 10.0  # seconds to wait for a worker that measures: it may have been 
 _CHECK = 5.0  # seconds between two checks that workers exist
 _ENVIRONMENT = {"PYTHONHASHSEED": "random"}  # replaces the variables by which dask would limit threads, of this process too; Python's default
 _PATIENCE = 60.0  # seconds without a suitable worker after which a build or run ends: dask needs about ten to restart one
+_REACHED = 5.0  # seconds for the first answer of a scheduler: it may have been started just now
 _RETRIES = 2  # attempts after a failure of the pool itself, such as a worker's full disk; dask counts deaths of workers itself
 _SENDS = 5  # times that a request may lack blobs before a build or run ends
 
@@ -288,11 +290,30 @@ def joined_pool(scheduler: str, tls: Tls | None = None) -> DaskExecutor:
     from distributed import Client
 
     try:
+        _reach(scheduler)
         client = Client(scheduler, security=None if tls is None else tls.security())
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         said = printable(f"{scheduler} cannot be reached: {type(error).__name__}: {error}")
         raise ResourceError(f"pool: the scheduler {said}") from None
     return DaskExecutor(client)
+
+
+def _reach(scheduler: str) -> None:
+    """Wait until the address accepts connections.
+
+    Dask itself tries for half a minute, and a client that never found its scheduler may block the process when it is collected.
+    """
+    host, _, port = scheduler.rpartition("://")[2].rpartition(":")
+    latest = time.monotonic() + _REACHED
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > latest:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _require_dask() -> None:

@@ -1,12 +1,13 @@
 """A subject of tuning without kernels, for the simulated device: sites with a list of candidates, and a knob that orders them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from stepwell.database.records import Workload, WorkloadInfo
 from stepwell.dialects.sched.plan_file import Plan
-from stepwell.tuning.device import Built
+from stepwell.tuning.device import Built, Contest, Fault, Measurement, Request, Turns
+from stepwell.tuning.executor import Executor
 from stepwell.tuning.simulated import SimulatedDevice, SimulatedKernel, SimulatedNetwork, SimulatedSite
 from stepwell.tuning.subject import Part, Taken, Texts
 
@@ -88,6 +89,37 @@ class ListedSubject:
 
     def rebased(self, texts: Texts) -> "ListedSubject":
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AskDevice:
+    """Asks a device in another process."""
+
+    device: SimulatedDevice
+    method: str
+    arguments: tuple[object, ...]
+
+    def answer(self) -> object:
+        return getattr(self.device, self.method)(*self.arguments)
+
+
+class PooledDevice:
+    """A simulated device whose answers come from processes of an executor. `after` is called after each measurement, with their number."""
+
+    def __init__(self, device: SimulatedDevice, executor: Executor, after: Callable[[int], None] = lambda number: None) -> None:
+        self.device, self.executor, self.after, self.measured = device, executor, after, 0
+
+    def build(self, requests: Sequence[Request[Built]], timeout: float) -> list[Built | Fault]:
+        found = self.executor.build([AskDevice(self.device, "build", ([request], timeout)) for request in requests], timeout)
+        return [one if isinstance(one, Fault) else one[0] for one in found]
+
+    def check(self, contests: Sequence[Contest], timeout: float) -> dict[str, list[Fault | None]]:
+        return self.executor.run(AskDevice(self.device, "check", (contests, timeout)), timeout)
+
+    def measure(self, measurement: Measurement) -> Turns | Fault:
+        self.measured += 1
+        self.after(self.measured)
+        return self.executor.run(AskDevice(self.device, "measure", (measurement,)), 60.0)
 
 
 def simulated(seed: int, gains: Mapping[str, Mapping[str, float]], **noise: float) -> SimulatedDevice:

@@ -16,11 +16,12 @@ import doc_examples
 import numpy as np
 import pytest
 from processes import gone
+from tuned_lists import ListedSubject, PooledDevice, simulated
 from tuning_requests import Ends, Parental, Summed, Times, Variable, Weighed
 
 from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.pool_options import add_pool_options, executor_of
-from stepwell.database.records import State
+from stepwell.database.records import Provenance, Run, State
 from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.tuning import dask_executor, dask_tasks
 from stepwell.tuning.blobs import pack
@@ -28,7 +29,10 @@ from stepwell.tuning.children import Plugins
 from stepwell.tuning.dask_executor import DaskExecutor, embedded_pool
 from stepwell.tuning.device import Fault
 from stepwell.tuning.executor import Executor, LocalExecutor
+from stepwell.tuning.recorder import Recorder
+from stepwell.tuning.tuner import Settings, Tuner
 
+NOWHERE = Provenance("t", "simulated", (), (), 2, "", "")
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
 BEFORE = [os.environ.get(name) for name in NAMES]
@@ -88,6 +92,27 @@ def test_an_embedded_pool_loses_a_process_and_nothing_else(embedded: DaskExecuto
     assert decisions(embedded, kill) == undisturbed
     assert sorted(done) == list(range(16))
     assert gone(runner)
+
+
+def test_a_pool_that_loses_a_process_decides_like_an_undisturbed_device(embedded: DaskExecutor) -> None:
+    device = simulated(1, {"k0": {"n=3": -0.2}, "k1": {"n=5": -0.1}, "k2": {}})
+    settings = Settings(1e6, rounds=1, processes=2, confirmations=1, strategy="exhaustive")
+    lost = []
+
+    def kill(number: int) -> None:
+        if number == 3:
+            lost.append(runner_of(embedded))
+            os.kill(lost[0], signal.SIGKILL)
+
+    plans = []
+    for used in (device, PooledDevice(device, embedded, kill)):
+        recorder = Recorder(None, Run("simulated", "c", "t", 1, 0, 1e6), NOWHERE)
+        plans.append(Tuner(ListedSubject(device), used, settings, recorder, NOWHERE, clock=lambda: 0.0).run().plan)
+    assert gone(*lost)
+    assert plans[0] is not None
+    assert plans[1] is not None
+    assert plans[0].choices == {"schedule": {"k0": "n=3", "k1": "n=5"}}
+    assert plans[0].text == plans[1].text
 
 
 def test_time_limits_and_one_run_at_a_time(embedded: DaskExecutor) -> None:
