@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -76,6 +77,13 @@ _CHECKS: dict[str, checks.Check] = {
     "plan": checks.plan,
     "schedule": checks.plan,
     "on_level": checks.function,
+    "budget": checks.must_be("a number of seconds above 0", lambda value: checks.is_number(value) and 0 < value < math.inf),
+    "seed": checks.whole(0),
+    "strategy": checks.text,
+    "command": checks.text,
+    "floors": checks.must_be("a tuple of kinds of sites", lambda value: isinstance(value, (list, tuple)) and all(map(checks.is_text, value))),
+    "executor": checks.must_be("an executor (stepwell.tuning.executor)", lambda value: hasattr(value, "build") and hasattr(value, "run")),
+    "observers": checks.instance("Observers"),
     "instrumentation": checks.instrumentation,
     "lowered": checks.lowered,
     "text": checks.text,
@@ -83,7 +91,7 @@ _CHECKS: dict[str, checks.Check] = {
     "weights": checks.weights,
     "limits": checks.limits,
     **dict.fromkeys(("inputs", "outputs", "values"), checks.arrays),
-    **dict.fromkeys(("cache", "keep", "f64"), checks.flag),
+    **dict.fromkeys(("again", "cache", "f64", "keep", "recording", "rounding"), checks.flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: find_level(value)),
 }
 """The check for each parameter of public functions. A default of None passes. The fields of `CompileOptions` carry their own checks."""

@@ -65,6 +65,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "compile_ir", stepwell.compile_ir, text
     yield "descend", stepwell.descend, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "to_level": lambda: "graph"}
     yield "build", stepwell.build, {"lowered": lambda: stepwell.lower(MODEL, "affine")}
+    # Without its shapes this model cannot be tuned, which is found out last: no kernels are built.
+    yield "tune", stepwell.tune, {"source": lambda: tiny(free=True)}
     model, free = stepwell.compile(MODEL, threads=1), stepwell.compile(tiny(free=True), threads=1)
     right = np.ones(3, np.float32)
     free(right)

@@ -22,7 +22,10 @@ func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
   return %0 : tensor<3xf32>
 }
 """
-NEEDS = {"compile": ("--emit", "graph"), "inspect --target": ("--memory",), "inspect --schedule": ("--memory",)}
+NEEDS = {
+    "compile": ("--emit", "graph"), "inspect --target": ("--memory",), "inspect --schedule": ("--memory",),
+    "tune": ("--budget", "0.05s", "--floor", "graph", "--quiet"),
+}  # fmt: skip
 
 
 @pytest.fixture
