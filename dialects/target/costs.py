@@ -54,8 +54,8 @@ class Costs:
 
     The gains are listed in docs/measurements/choices.md.
     """
-    row_prefetch_rounds: int = 8
-    """The same for one row by a matrix in memory: iterations are shorter, and several panels are read at once."""
+    near_prefetch_rounds: int = 8
+    """The same for dot products, whose iterations take longer, and for one row by a matrix in memory, which reads several panels at once."""
     panel_passes: int = 5
     """The largest number of tiles of rows that pass panels for which prefetching the next panels pays."""
     panels_share: float = 0.6

@@ -225,7 +225,7 @@ def contraction(op: Structured, target: Target | None) -> Nest:
             return streamed
         plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, alone // lanes), most), vector, alone)
         if reads_from_memory(op, target, plain):
-            plain = replace(plain, prefetch=costs.row_prefetch_rounds)
+            plain = replace(plain, prefetch=costs.near_prefetch_rounds)
         return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, most // 2)) or plain
     width = vector_width(op.sizes[vector], lanes, costs.panel_registers)
     vectors = max(1, width // lanes)
@@ -261,7 +261,7 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
     if exceeds_first_cache(op, target, chosen, use):
-        return replace(chosen, prefetch=costs.prefetch_rounds)
+        return replace(chosen, prefetch=costs.prefetch_rounds if use is None else costs.near_prefetch_rounds)
     ahead = next_panels(op, target, chosen)
     return chosen if ahead is None else replace(chosen, prefetch=ahead)
 
