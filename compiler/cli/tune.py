@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     check_pool_options(options)
     load_plugins(options)
     how = compile_options(options)
+    from stepwell.dialects.sched.plan_file import Plan
     from stepwell.tuning.live import Progress
     from stepwell.tuning.tune import Observers, tune
 
@@ -72,8 +73,7 @@ def run(options: argparse.Namespace) -> int:
             rounding=options.allow_rounding, floors=tuple(options.floor or FLOORS), again=options.again, executor=executor,
             observers=Observers(progress.update, lambda plan: plan.write(output)), command=_command(), options=how,
         )  # fmt: skip
-    if result.plan is not None:
-        result.plan.write(output)
+    (result.plan or Plan({}, "no plan")).write(output)  # a file in any case, for scripts that go on with it
     if options.report is not None:
         from stepwell.tuning.report import save_report
 
@@ -128,7 +128,7 @@ def _say(result: "Tuned", output: Path) -> None:
         say(note)
     tried = sum(site.tried for site in story.sites)
     if result.plan is None or result.ratio is None:
-        say(f"no plan: {plural(tried, 'candidate')} of {plural(len(story.sites), 'site')} were tried, and nothing was confirmed to be faster")
+        say(f"{output}: empty; {plural(tried, 'candidate')} of {plural(len(story.sites), 'site')} were tried, none was confirmed to be faster")
         return
     if result.status == "recorded":
         say("from the records of earlier runs, which used the budget up: a larger --budget goes on, --again starts anew")

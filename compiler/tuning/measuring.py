@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.tuning.device import WHOLE, Sample, Turn, Turns
-from stepwell.tuning.program import FLOATS, KernelCode, Loaded, Program, Times, same_bits, timed
+from stepwell.tuning.program import FLOATS, KernelCode, Loaded, Program, Times, are_close, same_bits, timed
 
 _KINDS = {dtype.str: kind for kind, dtype in FLOATS.items()}
 PARTS = "@parts"
@@ -57,10 +57,12 @@ class BitsRequest:
     base: Program
     kernels: Mapping[str, tuple[KernelCode, ...]]
     threads: int
+    rounding: bool = False
+    """Whether they may round differently."""
 
     def answer(self) -> Mapping[str, Sequence[int]]:
         """For each kernel, the indices of the codes whose results differ from those of the first one."""
-        return Loaded(self.base, _arena(self.base, {}), self.threads, self.kernels).differing()
+        return Loaded(self.base, _arena(self.base, {}), self.threads, self.kernels).differing(rounding=self.rounding)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class OutputsRequest:
     contest: str
     programs: tuple[Program, ...]
     threads: int
+    rounding: bool = False
+    """Whether they may round differently."""
 
     def answer(self) -> Mapping[str, Sequence[int]]:
         """For the contest, the indices of the programs whose outputs differ from those of the first one."""
@@ -79,7 +83,7 @@ class OutputsRequest:
             loaded = Loaded(program, _arena(program, arenas), self.threads)
             loaded.replay.run()
             results.append([array.copy() for array in loaded.replay.outputs])
-        return {self.contest: [index for index, outputs in enumerate(results) if not _same(outputs, results[0])]}
+        return {self.contest: [index for index, outputs in enumerate(results) if not _alike(outputs, results[0], self.rounding)]}
 
 
 class _KernelTurns:
@@ -123,9 +127,9 @@ class _ProgramTurns:
             return {self._contest: total}
 
 
-def _same(outputs: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> bool:
-    pairs = zip(outputs, others, strict=True)
-    return all(same_bits(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8), _KINDS.get(one.dtype.str, "")) for one, other in pairs)
+def _alike(outputs: Sequence[np.ndarray], others: Sequence[np.ndarray], rounding: bool) -> bool:
+    pairs, alike = zip(outputs, others, strict=True), are_close if rounding else same_bits
+    return all(alike(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8), _KINDS.get(one.dtype.str, "")) for one, other in pairs)
 
 
 def _sample(times: Times, threads: int) -> Sample:

@@ -16,8 +16,9 @@ _OF_PROGRAMS = (WHOLE, PARTS)
 class NativeDevice:
     """Builds and runs the kernels of one network, `base`, or whole networks: see `Device`."""
 
-    def __init__(self, base: Program, executor: Executor, threads: int) -> None:
-        self.base, self.executor, self.threads = base, executor, threads
+    def __init__(self, base: Program, executor: Executor, threads: int, *, rounding: bool = False) -> None:
+        """With `rounding`, results may differ from the default's by other roundings."""
+        self.base, self.executor, self.threads, self.rounding = base, executor, threads, rounding
 
     def build(self, requests: Sequence[Request[Built]], timeout: float) -> list[Built | Fault]:
         """See `Device`."""
@@ -55,9 +56,9 @@ class NativeDevice:
         """The request to compare the results of some arms of each contest with those of the first."""
         for contest, arms in contests.values():
             if contest.name in _OF_PROGRAMS:
-                return OutputsRequest(contest.name, tuple(_program(contest, arm) for arm in arms), self.threads)
+                return OutputsRequest(contest.name, tuple(_program(contest, arm) for arm in arms), self.threads, self.rounding)
         codes = {name: tuple(_kernel(contest, arm) for arm in arms) for name, (contest, arms) in contests.items()}
-        return BitsRequest(self.base, codes, self.threads)
+        return BitsRequest(self.base, codes, self.threads, self.rounding)
 
     def measure(self, measurement: Measurement) -> Turns | Fault:
         """See `Device`."""

@@ -160,11 +160,12 @@ class Loaded:
             timed(run, found.setdefault(kernel, Times()))
         return found
 
-    def differing(self) -> dict[str, list[int]]:
-        """For each kernel with several codes, the indices of those whose results differ in any bit from those of the first code, in any launch.
+    def differing(self, *, rounding: bool) -> dict[str, list[int]]:
+        """For each kernel with several codes, the indices of those whose results differ from those of the first code, in any launch.
 
-        All run on the same data, those that the first code computes.
+        All run on the same data, those that the first code computes. They differ in any bit, or with `rounding` by more than `are_close` allows.
         """
+        alike = are_close if rounding else same_bits
         found: dict[str, set[int]] = {name: set() for name in self.arms}
         counts: dict[str, int] = {}
         with self.replay.on_threads():
@@ -182,7 +183,7 @@ class Loaded:
                 for arm, others in enumerate(runs[1:], 1):
                     _restore(memory, before)
                     others[number]()
-                    if not all(same_bits(part, want, kind) for part, want, kind in zip(memory, expected, kinds, strict=True)):
+                    if not all(alike(part, want, kind) for part, want, kind in zip(memory, expected, kinds, strict=True)):
                         found[launch.kernel].add(arm)
                 _restore(memory, expected)
         return {name: sorted(arms) for name, arms in found.items()}
@@ -202,6 +203,18 @@ def same_bits(one: np.ndarray, other: np.ndarray, kind: str) -> bool:
     size = floats[0].itemsize
     differ = (one.reshape(-1, size) != other.reshape(-1, size)).any(axis=1)
     return bool(np.isnan(floats[0][differ]).all() and np.isnan(floats[1][differ]).all())
+
+
+def are_close(one: np.ndarray, other: np.ndarray, kind: str) -> bool:
+    """The same, but floats may differ by half of the digits of their type, relative to the largest: other methods and orders of sums round so far."""
+    if kind not in FLOATS or same_bits(one, other, kind):
+        return same_bits(one, other, kind)
+    mine, theirs = one.view(FLOATS[kind]).astype(np.float64), other.view(FLOATS[kind]).astype(np.float64)
+    finite = np.isfinite(theirs)
+    if not np.array_equal(finite, np.isfinite(mine)):
+        return False
+    scale = np.abs(theirs[finite]).max(initial=0.0)
+    return bool(np.abs(mine[finite] - theirs[finite]).max(initial=0.0) <= float(np.finfo(FLOATS[kind]).eps) ** 0.5 * scale)
 
 
 def timed(run: Run, times: Times) -> Times:

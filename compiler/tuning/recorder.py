@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class Recorder:
     """The records of one run. Without a database it keeps nothing."""
 
-    def __init__(self, database: "Database | None", run: Run, provenance: Provenance) -> None:
-        self.database = database
+    def __init__(self, database: "Database | None", run: Run, provenance: Provenance, *, decides: bool = True) -> None:
+        """Without `decides`, decisions are not stored: those that may change bits must not be taken by compilations that did not ask for that."""
+        self.database, self.decides = database, decides
         self.run = run
         self.number = None if database is None else database.begin(run, provenance)
 
@@ -27,12 +28,12 @@ class Recorder:
 
     def decided(self, site: TunedSite, decision: Decision) -> None:
         """Store the candidate that was confirmed for a site."""
-        if self.database is not None and self.number is not None:
+        if self.decides and self.database is not None and self.number is not None:
             self.database.decide(site.workload, decision, self.number)
 
     def withdrawn(self, site: TunedSite) -> None:
         """Withdraw the decision about a site."""
-        if self.database is not None:
+        if self.decides and self.database is not None:
             self.database.forget(site.workload)
 
     def changed(self, **fields: str | float | None) -> None:

@@ -14,7 +14,7 @@ from stepwell.database.provenance import provenance_of
 from stepwell.database.records import Run
 from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, shown
-from stepwell.dialects.target.cores import available_cores
+from stepwell.dialects.target.cores import available_cores, thread_count
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.lowering import import_source
 from stepwell.driver.origin import Origin
@@ -48,12 +48,12 @@ class Observers:
 
 @checked
 def tune(
-    source: Source, *, budget: float = 600.0, threads: int = 1, inputs: Mapping[str, np.ndarray] | None = None, seed: int = 0,
+    source: Source, *, budget: float = 600.0, threads: int | None = 1, inputs: Mapping[str, np.ndarray] | None = None, seed: int = 0,
     strategy: str = "annealing", rounding: bool = False, floors: tuple[str, ...] = ALL_FLOORS, again: bool = False,
     executor: Executor | None = None, observers: Observers | None = None, command: str = "", options: CompileOptions | None = None,
     **given: Unpack[CompileFields],
 ) -> Tuned:  # fmt: skip
-    """Search the choices of a compilation for faster ones, for runs on `threads` threads, and return the plan that was confirmed.
+    """Search the choices of a compilation for faster ones, for runs on `threads` threads (None: all cores), and return the plan that was confirmed.
 
     `budget` are seconds, in which those count that earlier runs spent on the same network with the same options on this machine, unless `again`:
     their records are used, and a longer budget goes on where they stopped. If they used it up, their result is returned and nothing is built.
@@ -65,6 +65,7 @@ def tune(
     Nothing else should run on the machine. Raises the errors of `lower`; InputError, also for a model that is neither a file nor bytes;
     UnsupportedError for a network that is more than a list of kernels of static sizes.
     """
+    threads = thread_count(threads)
     settings = Settings(budget, threads, seed, strategy)
     for floor in floors:
         if floor not in ALL_FLOORS:
@@ -76,7 +77,9 @@ def tune(
         raise InputError(f"source: expected the path of a model or its content, got {shown(source)}")
     watching, target = observers or Observers(), resolve(how.machine)
     imported, _ = import_source(source, how)
-    run = Run(_name(source), network_content(origin, imported, how), target.digest, threads, seed, budget)
+    content = network_content(origin, imported, how)
+    # Plans that round differently have runs of their own, which nothing but the same request finds.
+    run = Run(_name(source), f"{content}{' with rounding' * rounding}", target.digest, threads, seed, budget)
     database = chosen_database()
     spent = 0.0 if again or database is None else database.spent(run.content, run.target, run.threads)
     if database is not None and spent >= budget:
@@ -84,13 +87,14 @@ def tune(
     with closing(LocalExecutor(available_cores())) if executor is None else nullcontext(executor) as used:
         elsewhere = not isinstance(used, LocalExecutor) and imported.content is not None and not imported.files
         network = Network(
-            portable, how, name=run.network, content=run.content, threads=threads, put=used.store.put, inputs=inputs, rounding=rounding,
+            portable, how, name=run.network, content=content, threads=threads, put=used.store.put, inputs=inputs, rounding=rounding,
             floors=floors, sent=used.store.put(imported.content) if elsewhere and imported.content is not None else None,
         )  # fmt: skip
         provenance = provenance_of(target)
         tuner = Tuner(
-            network, NativeDevice(network.program, used, threads), settings, Recorder(database, run, provenance), provenance,
-            ranking=_ranking(database, budget, seed), on_update=watching.on_update, on_plan=watching.on_plan, command=command, spent=spent,
+            network, NativeDevice(network.program, used, threads, rounding=rounding), settings,
+            Recorder(database, run, provenance, decides=not rounding), provenance, ranking=_ranking(database, budget, seed),
+            on_update=watching.on_update, on_plan=watching.on_plan, command=command, spent=spent,
         )  # fmt: skip
         return tuner.run()
 

@@ -22,11 +22,12 @@ from onnx import TensorProto, helper
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-AT_NIGHT = ("sizes.md", "quantizer.md", "schedules.md")  # half of the cost of all; `scripts/test --for` runs a page that changed
+AT_NIGHT = ("sizes.md", "quantizer.md", "schedules.md", "tuning.md")  # half of the cost of all; `scripts/test --for` runs a page that changed
 # Commands that are not run as they stand, by how they begin, and what is done instead.
 INSTEAD = {
     "scripts/demo": "test -x scripts/demo",  # makes an environment; test_digits.py runs what it runs
     "scripts/test": "test -x scripts/test",  # this is part of what it runs
+    "stepwell tune ": "{} --budget 2s",  # the last one counts
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
     ".venv/bin/python scripts/check_ops.py": "{} --row 1",  # one case in place of all
 }

@@ -67,7 +67,7 @@ def records() -> list[SiteRecords]:
 
 
 def test_story_from_records() -> None:
-    run = Run("net", "0a5c", "target", 1, 0, 60.0, 42.0, "finished", 0.9, 0.89, 0.91)
+    run = Run("net", "0a5c", "target", 2, 0, 60.0, 42.0, "finished", 0.9, 0.89, 0.91)
     told = story_from_records(run, PROVENANCE, records(), untuned=0.01)
     conv, relu1, relu2, gemm = told.sites
     assert [site.outcome for site in told.sites] == [Outcome.CONFIRMED, Outcome.ROLLED_BACK, Outcome.KEPT, Outcome.UNTRIED]

@@ -18,6 +18,9 @@ def distribution(folder: Path, version: str = "1.0") -> Path:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: Acme.Tools\nVersion: {version}\n\nVersion: none\n")
     (info / "RECORD").write_text('acme/lib.so,sha256=abc,12\n"acme/a,b.txt",,\n')
+    (folder / "acme").mkdir(exist_ok=True)
+    for name in ("lib.so", "a,b.txt"):  # other finders than Python's own list only files that exist
+        (folder / "acme" / name).write_text("")
     (info / "entry_points.txt").write_text(f"[{GROUP}]\ntools = acme.tools\n")
     return info
 
