@@ -15,6 +15,7 @@ from stepwell.passes.linalg_to_affine.strategies.registry import has_own_strateg
 from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.candidates import nest_features, parse_schedule, schedule_text
 from stepwell.passes.schedule.cost_model import CycleModel
+from stepwell.passes.schedule.defaults import tile_prefetch
 from stepwell.passes.schedule.effects import effective, walked_or_tiled
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
@@ -25,6 +26,8 @@ TRIES = 32
 """The most attempts to draw a legal schedule at random."""
 WITHOUT = 0.5
 """The share of random values of a block or a prefetch distance that are none, since they seldom help."""
+BY_RULE = 0.5
+"""The share of random candidates whose prefetch distance is by the default's rule for their tile, if the default's is."""
 LISTED = 4
 """The largest number of loops all of whose orders are listed; of more, a loop is moved at a time."""
 
@@ -80,6 +83,8 @@ class ScheduleSpace:
         legal = None
         for _ in range(TRIES):
             found = self._with(self.nest(self.default), {name: self._drawn(name, random) for name in self._values})
+            if found is not None and self._by_rule(self._start) and random.random() < BY_RULE:
+                found = self._ruled(found)
             if found is None:
                 continue
             if self._model.fits(found):
@@ -91,7 +96,7 @@ class ScheduleSpace:
         """See `Space`."""
         nest = self.nest(text)
         values = nest.values(self.op)
-        found = (self._with(nest, {name: value}) for name, now in values.items() for value in self._beside(name, now, nest))
+        found = (self._changed(nest, name, value) for name, now in values.items() for value in self._beside(name, now, nest))
         return list(dict.fromkeys(other for one in found if one is not None and (other := self._text(one)) != text))
 
     def move(self, text: str, random: Random) -> str:
@@ -101,7 +106,7 @@ class ScheduleSpace:
         for _ in range(TRIES):
             name, now = random.choice(values)
             beside = list(self._beside(name, now, nest))
-            found = self._with(nest, {name: random.choice(beside)}) if beside else None
+            found = self._changed(nest, name, random.choice(beside)) if beside else None
             if found is not None and (other := self._text(found)) != text:
                 return other
         return text
@@ -252,6 +257,22 @@ class ScheduleSpace:
         """`nest` with other values of some knobs, and others changed as needed; None if that is not legal, or may compute other bits."""
         found = self._settled(Nest.of_values({**nest.values(self.op), **changes}, self.op))
         return found if found is not None and self._same_bits(found) else None
+
+    def _changed(self, nest: Nest, name: str, value: Value) -> Nest | None:
+        """`nest` with another value of one knob, as `_with`. A prefetch distance by the default's rule is chosen anew for the tile."""
+        found = self._with(nest, {name: value})
+        return found if found is None or name in ("prefetch", "along") or not self._by_rule(nest) else self._ruled(found)
+
+    def _by_rule(self, nest: Nest) -> bool:
+        """Whether the prefetch distance of a schedule is that of the default's rule for its tile."""
+        return bool(self.op.reduction_dims) and nest.vector >= 0 and nest.along < 0 and nest.prefetch == self._usual(nest)
+
+    def _ruled(self, nest: Nest) -> Nest | None:
+        """`nest` with the prefetch distance by the default's rule."""
+        return self._with(nest, {"prefetch": self._usual(nest), "along": -1}) if self.op.reduction_dims and nest.vector >= 0 else nest
+
+    def _usual(self, nest: Nest) -> int:
+        return tile_prefetch(self.op, self.target, nest)
 
     def _settled(self, nest: Nest) -> Nest | None:
         """The canonical schedule with the code of `nest`, after changes that make it legal; None if there is none."""

@@ -260,10 +260,15 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         return streamed
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
+    return replace(chosen, prefetch=tile_prefetch(op, target, chosen))
+
+
+def tile_prefetch(op: Structured, target: Target | None, chosen: Nest) -> int:
+    """The prefetch distance for the vectors of a register tile; 0 if prefetching does not pay."""
+    use, costs = available(op, target).get(chosen.intrinsic), costs_of(target)
     if exceeds_first_cache(op, target, chosen, use):
-        return replace(chosen, prefetch=costs.prefetch_rounds if use is None else costs.near_prefetch_rounds)
-    ahead = next_panels(op, target, chosen)
-    return chosen if ahead is None else replace(chosen, prefetch=ahead)
+        return costs.prefetch_rounds if use is None else costs.near_prefetch_rounds
+    return next_panels(op, target, chosen) or 0
 
 
 def exceeds_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:

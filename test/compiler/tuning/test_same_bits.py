@@ -1,6 +1,7 @@
 """Schedules with equal arithmetic compute equal bits, and the others are worth telling apart."""
 
 from collections.abc import Iterable
+from operator import eq
 from random import Random
 
 import numpy as np
@@ -79,8 +80,10 @@ def test_equal_arithmetic_is_equal_bits(name: str) -> None:
         first = usual if own_sums == usual_sums else by_arithmetic.setdefault((site.op, own_sums), bits)
         assert bits == first, (text, own_sums)
     if name in USUAL:
-        alike = [own_sums == usual_sums for own_sums, usual_sums in wanted]
-        assert sum(alike) * 2 >= len(alike), "most schedules compute the default's bits"
+        with lowered.module.context:
+            sums = [arithmetic(site.space.nest(site.space.sample(random)), site.space.op) for site in own for _ in range(40)]
+            usual_sums = [arithmetic(site.space.nest(site.space.default), site.space.op) for site in own for _ in range(40)]
+        assert sum(map(eq, sums, usual_sums)) * 3 >= len(sums), "many schedules compute the default's bits"
 
 
 def root(name: str) -> Structured:

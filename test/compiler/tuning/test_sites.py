@@ -25,6 +25,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.assign_schedules import schedules_of
 from stepwell.passes.schedule.candidates import parse_schedule, schedule_text
+from stepwell.passes.schedule.defaults import tile_prefetch
 from stepwell.pipelines.lowered import Lowered
 from stepwell.tuning.choice_space import ChoiceSpace
 from stepwell.tuning.schedule_space import ScheduleSpace
@@ -102,6 +103,23 @@ def test_moves_in_the_space_of_schedules(model: dict[str, Any]) -> None:
         usual = {name for name in space.features(space.default) if "tile." not in name}  # a tile that exceeds the registers has no such numbers
         assert usual <= set(space.features(found[-1]))
         assert space.size() >= len(set(found))
+
+
+def test_a_prefetch_by_the_rule_follows_the_tile() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [24, 900]), ("y", [24, 192]))]
+    graph = helper.make_graph(nodes, "net", kinds[:1], kinds[1:], [numpy_helper.from_array(RANDOM.random((900, 192)).astype(np.float32), "w")])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with (lowered := lower({"source": source, "target": "x86-64-v4"})).module.context:
+        [space] = [site.space for site in schedules(lowered) if site.info.name.endswith(":contraction")]
+        usual = space.nest(space.default)
+        assert usual.prefetch > 0
+        near = [space.nest(text) for text in space.near(space.default)]
+        others = [nest for nest in near if nest.unroll != usual.unroll or nest.width != usual.width]
+        assert {nest.prefetch for nest in others} > {usual.prefetch}
+        assert all(nest.prefetch == tile_prefetch(space.op, space.target, nest) for nest in others if nest.vector == usual.vector)
+        own = [nest for nest in near if nest.prefetch != usual.prefetch and nest.unroll == usual.unroll and nest.width == usual.width]
+        assert len(own) > 2, "other distances are candidates, too"
 
 
 def test_all_candidates_of_a_small_space(digits: Lowered) -> None:
