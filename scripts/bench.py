@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import environment
 from environment import installed
 
-from benchmark.options import make_parser
+from benchmark.options import OF_TUNED, make_parser
 
 if TYPE_CHECKING:
     from benchmark.jobs import Contestant
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = make_parser()
     options = parser.parse_args(arguments)
+    if options.processes is None:
+        options.processes = OF_TUNED if options.tuned else 1
     profiles = options.profile is not None
     if profiles and options.networks:
         parser.error(f"--profile is followed by its networks: give it {' '.join(options.networks)}, too, or leave them out")

@@ -9,6 +9,10 @@ __all__ = ["make_parser"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
+OF_TUNED = 8
+"""The number of processes that compare plans: the placement of one process makes a network up to 6 % slower or faster, more than a plan does."""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The options."""
     from benchmark.jobs import ENGINES, PEERS
@@ -39,7 +43,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")
     add("--target", default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
-    add("--processes", type=count, default=1, help="how many of each engine, one after the other, the rounds are shared out to (default: 1)")
+    shared = "how many of each engine, one after the other, the rounds are shared out to"
+    add("--processes", type=count, metavar="N", help=f"{shared} (default: 1; with --tuned {OF_TUNED})")
     add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
     add("--repeats", type=number, default=3, help="how often a turn is repeated where the machine gives less of its cores than it can (default: 3)")
     add("--warm-up", type=count, default=3, help="runs before them, at least, and for at least a tenth of a second (default: 3)")
