@@ -97,7 +97,8 @@ def tune_same(model: Path, sizes: Mapping[str, Sequence[int]], seed: int, budget
     with closing(LocalExecutor(available_cores())) as executor:
         network = SameNetwork(str(model), how, name=model.stem, threads=threads, put=executor.store.put)
         device, settings = SameDevice(network.program, executor, threads), Settings(budget, threads, seed)
-        recorder = Recorder(None, Run(model.stem, "", how.machine, threads, seed, budget), provenance := provenance_of(resolve(how.machine)))
+        target = resolve(how.machine)
+        recorder = Recorder(None, Run(model.stem, "", target.digest, threads, seed, budget), provenance := provenance_of(target))
         tuned = Tuner(network, device, settings, recorder, provenance).run()
     said = "nothing" if tuned.ratio is None else f"{tuned.ratio.value:.4f} [{tuned.ratio.low:.4f} {tuned.ratio.high:.4f}]"
     print(f"{model.stem}, seed {seed}: {len(tuned.story.attempts)} candidates tried, confirmed: {said}", flush=True)
