@@ -80,10 +80,10 @@ class ScheduleSpace:
 
     def sample(self, random: Random) -> str:
         """See `Space`. Tiles that exceed the registers are drawn only if `TRIES` attempts find no other."""
-        legal = None
+        legal, by_rule = None, self._by_rule(self._start)
         for _ in range(TRIES):
             found = self._with(self.nest(self.default), {name: self._drawn(name, random) for name in self._values})
-            if found is not None and self._by_rule(self._start) and random.random() < BY_RULE:
+            if found is not None and by_rule and random.random() < BY_RULE:
                 found = self._ruled(found)
             if found is None:
                 continue
@@ -265,14 +265,16 @@ class ScheduleSpace:
 
     def _by_rule(self, nest: Nest) -> bool:
         """Whether the prefetch distance of a schedule is that of the default's rule for its tile."""
-        return bool(self.op.reduction_dims) and nest.vector >= 0 and nest.along < 0 and nest.prefetch == self._usual(nest)
+        return nest.along < 0 and nest.prefetch == self._usual(nest)
 
     def _ruled(self, nest: Nest) -> Nest | None:
-        """`nest` with the prefetch distance by the default's rule."""
-        return self._with(nest, {"prefetch": self._usual(nest), "along": -1}) if self.op.reduction_dims and nest.vector >= 0 else nest
+        """`nest` with the prefetch distance by the default's rule, if that has one for it."""
+        usual = self._usual(nest)
+        return nest if usual is None else self._with(nest, {"prefetch": usual, "along": -1})
 
-    def _usual(self, nest: Nest) -> int:
-        return tile_prefetch(self.op, self.target, nest)
+    def _usual(self, nest: Nest) -> int | None:
+        """The prefetch distance by the default's rule, which is for vectors in sums; None for other schedules."""
+        return tile_prefetch(self.op, self.target, nest) if self.op.reduction_dims and nest.vector >= 0 else None
 
     def _settled(self, nest: Nest) -> Nest | None:
         """The canonical schedule with the code of `nest`, after changes that make it legal; None if there is none."""
