@@ -105,7 +105,7 @@ class BoundModel(InMemory):
         self._given = [i for i, info in enumerate(model.outputs) if info.name not in pairs.values()]
         givers = {info.name: i for i, info in enumerate(model.outputs)}
         self._pairs = [(self._numbers[taker], givers[giver]) for taker, giver in pairs.items()]
-        self._growing = {} if program is None else _growing(model, program, self._pairs)
+        self._growing = {} if program is None else growing_caches(model.inputs, program.inputs, [taker for taker, _ in self._pairs])
         self._program = program if self._growing else None
         self._state = _State()
         self._turn = Turn()
@@ -308,12 +308,14 @@ class BoundModel(InMemory):
         return aligned_empty(_bytes(shape, info)).view(info.dtype).reshape(shape)
 
 
-def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, int]]) -> dict[int, tuple[str, str]]:
-    """Maps each input with spare capacity to its length symbol and its capacity symbol."""
+def growing_caches(before: Sequence[TensorInfo], now: Sequence[TensorInfo], takers: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Maps each of the inputs `takers` with spare capacity to its length symbol and its capacity symbol.
+
+    `before` are the inputs of the model, `now` those of the program in which such an input shares memory with its output.
+    """
     found = {}
-    for taker, _ in pairs:
-        before, now = model.inputs[taker].shape, program.inputs[taker].shape
-        other = [(a, b) for a, b in zip(before, now, strict=True) if a != b]
+    for taker in takers:
+        other = [(a, b) for a, b in zip(before[taker].shape, now[taker].shape, strict=True) if a != b]
         if other:
             found[taker] = (str(other[0][0]), str(other[0][1]))
     return found

@@ -105,7 +105,9 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         table = info.size_table or SizeTable(0)  # a backend that goes its own way has none, and no program for all sizes
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
         entries = table.places(info.symbols)
-        artifact.general = General(info.symbols, entries, table.workspace, table.entries, elements, most, lowered.options.limits.value_bytes)
+        assumed = [str(assumption) for assumption in info.assumptions if assumption.symbols <= set(info.symbols)]
+        most_value = lowered.options.limits.value_bytes
+        artifact.general = General(info.symbols, entries, table.workspace, table.entries, elements, most, most_value, assumed)
     how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_last_level)
     code = checked_result(*how, "Code", lambda made: isinstance(made, Code))
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines

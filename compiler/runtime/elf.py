@@ -8,7 +8,8 @@ from typing import NamedTuple
 from stepwell.dialects.support.errors import CodegenError
 
 X86_64 = 62  # the machine
-PROGRAM, SYMBOLS, RELOCATIONS, NO_BITS = 1, 2, 4, 8  # types of sections
+PROGRAM, SYMBOLS, STRINGS, RELOCATIONS, NO_BITS = 1, 2, 3, 4, 8  # types of sections
+FUNCTION, SECTION = 2, 3  # types of symbols
 WRITEABLE, ALLOCATED, EXECUTABLE = 1, 2, 4  # flags of sections
 UNDEFINED, ABSOLUTE, COMMON = 0, 0xFFF1, 0xFFF2  # special section indices of symbols
 _RELOCATABLE = 1
@@ -35,6 +36,7 @@ class Symbol(NamedTuple):
     section: int
     value: int
     size: int
+    type: int = 0
 
 
 class Relocation(NamedTuple):
@@ -53,6 +55,8 @@ class Object:
 
     data: bytes
     machine: int
+    flags: int
+    """The flags of the machine, such as its calling convention."""
     sections: tuple[Section, ...]
     symbols: tuple[Symbol, ...]
 
@@ -98,6 +102,7 @@ def read(data: bytes) -> Object:
 
 def _read(data: bytes) -> Object:
     kind, machine = struct.unpack_from("<HH", data, 0x10)
+    (flags,) = struct.unpack_from("<I", data, 0x30)
     if kind != _RELOCATABLE:
         raise ValueError(f"a file of type {kind}, not an object")
     (offset,) = struct.unpack_from("<Q", data, 0x28)
@@ -119,5 +124,5 @@ def _read(data: bytes) -> Object:
                 text = data[start : data.index(b"\0", start)].decode() if name else ""
                 if where >= count and where not in (ABSOLUTE, COMMON):
                     raise ValueError(f"symbol '{text}' in section {where} of {count}")
-                symbols.append(Symbol(text, info >> 4 == _LOCAL, where, value, length))
-    return Object(data, machine, sections, tuple(symbols))
+                symbols.append(Symbol(text, info >> 4 == _LOCAL, where, value, length, info & 0xF))
+    return Object(data, machine, flags, sections, tuple(symbols))

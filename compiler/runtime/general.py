@@ -44,6 +44,8 @@ class General:
     """The most bytes of the workspace (the limit `workspace_bytes`), for messages: the code compares."""
     most_value_bytes: int
     """The most bytes of an output or a cache (the limit `value_bytes`)."""
+    assumptions: Sequence[str] = ()
+    """The assumptions about sizes that the code checks, in the order of their numbers in a `Verdict`."""
 
 
 @dataclass(frozen=True)

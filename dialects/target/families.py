@@ -35,6 +35,9 @@ class Family:
     """Called before a process runs code of this machine's family, wherever it was compiled: the system may have to be asked for registers."""
     dot_products: str = ""
     """The module that registers its dot products, imported when a pass asks for them; empty if they are registered at once, or do not exist."""
+    feature_bits: Callable[[], Mapping[str, tuple[int, int, int, int]]] = dict
+    """Where a program asks the machine for each feature: on x86-64 the leaf, subleaf, register and bit of `cpuid`, elsewhere an entry of Linux's
+    auxiliary vector, two zeros and a bit. Other features are not asked for."""
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps prefixes of the names of LLVM's intrinsics to the features, of which a machine needs one. The longest prefix wins."""
 

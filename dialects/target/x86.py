@@ -3,6 +3,7 @@
 import ctypes
 import platform
 import sys
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -68,9 +69,15 @@ def _may_use_tiles() -> bool:
     return ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
 
 
+def _feature_bits() -> Mapping[str, tuple[int, int, int, int]]:
+    from stepwell.dialects.target.x86_cpuid import BITS  # imported here, because only bundles need it
+
+    return BITS
+
+
 X86 = register_family(Family(
     "x86_64", ("x86", "i386", "i686"), _vectors, COMMON_CACHES, _pipes, _capabilities, usable=_usable, before_code=_may_use_tiles,
-    dot_products="stepwell.dialects.target.x86_dot_products",
+    dot_products="stepwell.dialects.target.x86_dot_products", feature_bits=_feature_bits,
     intrinsics={
         "llvm.x86.avx512bf16.": ("avx512bf16",), "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"), "llvm.x86.avx512.": ("avx512f",),
         "llvm.x86.avx2.": ("avx2",), "llvm.x86.t": (_AMX,),
