@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from stepwell.analysis.kernels import Evaluation as Evaluation, Kernel as Kernel, KernelBench as KernelBench
     from stepwell.analysis.memory import MemoryPlan as MemoryPlan, memory_plan as memory_plan
     from stepwell.border.model import BorderModel as BorderModel
+    from stepwell.bundling.loading import BundledModel as BundledModel, load as load
+    from stepwell.bundling.writing import bundle as bundle
     from stepwell.dialects.support.errors import (
         BusyWarning as BusyWarning,
         CodegenError as CodegenError,
