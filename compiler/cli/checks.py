@@ -17,17 +17,23 @@ from stepwell.signature import tensors_of
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
 
 
-def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arrays, outputs: Arrays) -> int:
-    """Compare outputs with the reference `against`, a kind and a file; returns the exit status. Raises StepwellError or UsageError."""
+def check_outputs(against: tuple[str, str | None], session: Session | None, inputs: Arrays, outputs: Arrays) -> int:
+    """Compare outputs with the reference `against`, a kind and a file; returns the exit status. Raises StepwellError or UsageError.
+
+    The `session` is that of the model, which checks of its own IR need.
+    """
     kind, source = against
     if kind == "levels":
+        assert session is not None
         return _check_levels(session, inputs, outputs)
     with Progress(doing=f"check against {kind}"):
         if kind == "f64":
+            assert session is not None
             from stepwell.analysis.interpretation import compare_with_f64
 
             results = compare_with_f64(session.start({name: array.shape for name, array in inputs.items()}), inputs, outputs)
         elif source is None:
+            assert session is not None
             from stepwell.analysis.interpretation import interpret
 
             results = compare(outputs, interpret(session.read(), inputs))

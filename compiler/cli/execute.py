@@ -18,6 +18,7 @@ from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
 from stepwell.signature import is_string, tensors_of, type_name
 
 if TYPE_CHECKING:
+    from stepwell.bundling.loading import BundledModel
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.runtime.model import CompiledModel
     from stepwell.signature import TensorInfo
@@ -55,9 +56,9 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
         else:
             status = check_outputs(against, session, inputs, outputs)
     if options.repeat is not None:
-        _repeat(model, inputs, options.repeat)
+        repeat(model, inputs, options.repeat)
     if options.save is not None:
-        _save(outputs, options.save)
+        save(outputs, options.save)
     return status
 
 
@@ -71,6 +72,11 @@ def _show(model: "CompiledModel | DynamicModel | BorderModel", outputs: Arrays, 
     if free:
         rows = [[kind, info.name, _typed(info)] for kind, side in (("input", model.inputs), ("output", model.outputs)) for info in side]
         print_table((f"free: {free}", "name", "type"), rows)
+    show_outputs(outputs)
+
+
+def show_outputs(outputs: Arrays) -> None:
+    """Print a table of outputs."""
     print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
 
 
@@ -94,7 +100,8 @@ def _summary(name: str, array: np.ndarray) -> list[str]:
         return [name, kind, f"{numbers.min():.5g}", f"{numbers.max():.5g}", f"{numbers.mean():.5g}", where, first + (" …" if array.size > 4 else "")]
 
 
-def _repeat(model: "CompiledModel | DynamicModel | BorderModel", inputs: Arrays, count: int) -> None:
+def repeat(model: "CompiledModel | DynamicModel | BorderModel | BundledModel", inputs: Arrays, count: int) -> None:
+    """Run a model so many times, and print how long that takes."""
     import statistics
 
     arrays = [inputs[info.name] for info in model.inputs]
@@ -107,7 +114,8 @@ def _repeat(model: "CompiledModel | DynamicModel | BorderModel", inputs: Arrays,
     say(f"{plural(count, 'run')}: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
 
 
-def _save(outputs: Arrays, where: str) -> None:
+def save(outputs: Arrays, where: str) -> None:
+    """Write outputs to a folder or an archive, and print their names."""
     from stepwell.dialects.support.files import write_atomically
     from stepwell.dialects.support.names import file_names
 

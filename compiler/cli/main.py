@@ -10,6 +10,7 @@ from stepwell.cli.display import say
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
     "compile": "write a model at a level of IR, or as LLVM IR, assembly or an object",
+    "bundle": "write a model as a library in C, with its header and weights, which runs without Python",
     "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported; or its plan of memory",
     "quantize": "write a network of floats as one of 8-bit integers, calibrated on data; or its weights alone in 4 or 8 bits",
     "pipeline": "show the passes that a model goes through, and write them to a file to be edited",

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 from functools import partial
 
 from stepwell.cli.common import OK, Parser, UsageError, number
@@ -46,10 +47,22 @@ def add_options(parser: Parser) -> None:
     add("--save", metavar="DIR|FILE.npz", help="save the outputs: one .npy file each in DIR, or all in FILE.npz")
 
 
+def make_default() -> argparse.Namespace:
+    """The options without any given."""
+    parser = Parser()
+    add_options(parser)
+    return parser.parse_args(["model"])
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status. Raises StepwellError, UsageError or OSError."""
     against = _parse_check(options)
     _check_sweep(options)
+    if os.path.isdir(options.model):
+        _check_bundle(options)
+        from stepwell.cli.run_bundle import run_bundle
+
+        return run_bundle(options, against)
     session = Session(options, partial(_check_levels, options, against))
     if options.sweep is not None:
         from stepwell.cli.sweep import sweep
@@ -72,7 +85,16 @@ def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
         raise UsageError(f"--check {options.check}: expected {', '.join(CHECKS)} or a file{SAVED}")
     if kind in OF_IR or options.start is not None:
         return kind, model or None
-    return kind, model or options.model
+    return kind, model or (None if os.path.isdir(options.model) else options.model)
+
+
+def _check_bundle(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that a bundle does not take, since it is compiled."""
+    taken = {"command", "version", "model", "input", "inputs", "threads", "repeat", "check", "save", "shape", "traceback"}
+    default = vars(make_default())
+    given = [name for name, value in vars(options).items() if name not in taken and value != default.get(name)]
+    if given:
+        raise UsageError(f"--{given[0].replace('_', '-')}: {options.model} is a bundle, which is compiled already")
 
 
 def _check_levels(options: argparse.Namespace, against: tuple[str, str | None] | None, path: LevelPath) -> None:
