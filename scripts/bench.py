@@ -136,6 +136,8 @@ def compare(options: argparse.Namespace) -> int:
                 networks, options.threads, options.budget, options.plans, options.target, say, seed=options.seed
             )
             contestants.append(replace(plain, variant="plans", plans=str(options.plans)))
+        if options.bundle:
+            contestants.append(replace(plain, variant="a bundle", bundled=True))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
         if (options.int8 or options.weights or options.precision) and "stepwell" in options.engines:

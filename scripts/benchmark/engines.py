@@ -1,8 +1,11 @@
 """The engines: how each loads a model and runs it. Used only inside the process of one engine."""
 
+import atexit
 import importlib
 import importlib.metadata
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,7 +86,12 @@ class _Stepwell:
         if of.plans and (plan := plan_file(Path(of.plans), Path(job.model), job.threads)).exists():
             how["plan"] = str(plan)
         model: Any
-        if job.level is not None:
+        if of.bundled:
+            folder = tempfile.mkdtemp(prefix="stepwell-bench-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            stepwell.bundle(job.model, folder, prefix="network", kinds=("shared",), shapes=job.shapes or None, **how)
+            model = stepwell.load(folder, threads=job.threads)
+        elif job.level is not None:
             from stepwell.cli.files import read_text, read_weights
 
             weights, _ = read_weights(job.model, None)
@@ -93,7 +101,7 @@ class _Stepwell:
         pool = sys.modules.get("stepwell.backends.llvm_cpu.pool")
         if pool is not None and job.is_last:
             pool.shut_down()  # the compiler's processes: nothing more is compiled here
-        if not isinstance(model, stepwell.CompiledModel):
+        if not of.bundled and not isinstance(model, stepwell.CompiledModel):
             free = ", ".join(f"{info.name} {info}" for info in model.inputs)
             raise Failure(f"the model has free dimensions; give shapes with --shape: {free}")
         self.model = model

@@ -39,6 +39,8 @@ class Contestant:
     """The path of a schedule file for stepwell."""
     plans: str = ""
     """A folder with a plan for each network and number of threads (`tuned.plan_file`); empty for none."""
+    bundled: bool = False
+    """Whether stepwell runs the model as a bundle, through its interface in C."""
     variant: str = ""
     """The label that distinguishes it from plain stepwell if both take part."""
     of_floats: bool = False
