@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.target import aarch64, x86  # they register their families
+from stepwell.dialects.target import aarch64, riscv64, wasm32, x86  # they register their families
 from stepwell.dialects.target.capabilities import Capabilities
 from stepwell.dialects.target.cores import available_cores
 from stepwell.dialects.target.costs import COMMON, Costs
 from stepwell.dialects.target.families import capabilities_of, family_of
 from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Caches, Pipes
 
-__all__ = ["GENERIC", "REQUIRES", "TRIPLE", "Caches", "Costs", "Pipes", "Target", "aarch64", "describe", "x86"]
+__all__ = ["GENERIC", "REQUIRES", "TRIPLE", "Caches", "Costs", "Pipes", "Target", "aarch64", "describe", "riscv64", "wasm32", "x86"]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class Family:
     feature_bits: Callable[[], Mapping[str, tuple[int, int, int, int]]] = dict
     """Where a program asks the machine for each feature: on x86-64 the leaf, subleaf, register and bit of `cpuid`, elsewhere an entry of Linux's
     auxiliary vector, two zeros and a bit. Other features are not asked for."""
+    abi: str = ""
+    """The calling convention, by LLVM's name; empty for the only one."""
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps prefixes of the names of LLVM's intrinsics to the features, of which a machine needs one. The longest prefix wins."""
 

@@ -20,6 +20,8 @@ _NAMED = {
     "x86-64-v4-amx": (_X86, "x86-64-v4", _X86_V4 | {"avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "amx-int8"}),
     "aarch64-neon": (_AARCH64, "generic", frozenset({"neon", "fp-armv8"})),
     "aarch64-dotprod": (_AARCH64, "neoverse-n1", frozenset({"neon", "fp-armv8", "dotprod"})),
+    "riscv64-v": ("riscv64-unknown-linux-gnu", "generic-rv64", frozenset({"64bit", "m", "a", "f", "d", "c", "v", "zvl128b"})),
+    "wasm32-simd128": ("wasm32-unknown-unknown", "generic", frozenset({"simd128", "bulk-memory", "nontrapping-fptoint", "sign-ext"})),
 }
 _REGISTERED: dict[str, Target | Callable[[], Target]] = {"host": host}
 

@@ -12,6 +12,7 @@ from stepwell.dialects.core.mlir import ir, llvm
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime.openmp import openmp
 
@@ -28,7 +29,8 @@ def engine_object(module: ir.Module, target: Target, entry: str) -> bytes:
 def text_object(module: ir.Module, target: Target, entry: str) -> bytes:
     """An object for any machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
     features = ",".join(f"+{name}" for name in sorted(target.features))
-    request = {"text": portable(llvm_ir(module)), "triple": target.triple, "cpu": target.cpu, "features": features}
+    machine = {"triple": target.triple, "cpu": target.cpu, "features": features, "abi": family_of(target.triple).abi}
+    request = {"text": portable(llvm_ir(module)), **machine}
     command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
     done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
     if done.returncode or not done.stdout:

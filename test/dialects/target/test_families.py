@@ -26,6 +26,8 @@ TABLE = {  # masked bits, maxima that select, conversions that round, lanes of b
     "x86-64-v4-amx": ((32, 64), True, True, (16, 8), (16, 8, 4), 8),
     "aarch64-neon": ((), False, False, (), (), 0),
     "aarch64-dotprod": ((), False, False, (), (), 0),
+    "riscv64-v": ((), False, False, (), (), 0),
+    "wasm32-simd128": ((), False, False, (), (), 0),
 }
 DOT_PRODUCTS = {
     "x86-64-v2": [],

@@ -29,9 +29,13 @@ def test_named_targets() -> None:
         **dict.fromkeys(("x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx"), (512, 32, True, 16)),
         "aarch64-neon": (128, 32, True, 4),
         "aarch64-dotprod": (128, 32, True, 4),
+        "riscv64-v": (128, 32, True, 4),
+        "wasm32-simd128": (128, 16, False, 4),
     }
     assert all(t.name == name for name, t in described.items())
-    assert {name: t.family for name, t in described.items() if t.family != "x86_64"} == {"aarch64-neon": "aarch64", "aarch64-dotprod": "aarch64"}
+    assert {name: t.family for name, t in described.items() if t.family != "x86_64"} == {
+        "aarch64-neon": "aarch64", "aarch64-dotprod": "aarch64", "riscv64-v": "riscv64", "wasm32-simd128": "wasm32",
+    }  # fmt: skip
 
 
 def test_what_runs_here() -> None:
@@ -62,7 +66,7 @@ def test_code_has_only_what_the_target_has() -> None:
 
 
 def test_unknown_target_lists_the_known_ones() -> None:
-    names = "host, x86-64-v2, x86-64-v3, x86-64-v4, avx-vnni, x86-64-v4-vnni, x86-64-v4-bf16, x86-64-v4-amx, aarch64-neon, aarch64-dotprod"
+    names = "host, x86-64-v2, x86-64-v3, x86-64-v4, avx-vnni, x86-64-v4-vnni, x86-64-v4-bf16, x86-64-v4-amx, aarch64-neon, aarch64-dotprod, riscv64-v"
     with pytest.raises(InputError, match=f"unknown target 'z80'; known: {names}"):
         resolve("z80")
 
