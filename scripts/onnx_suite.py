@@ -5,8 +5,9 @@
 
 The ways are: `given`, each case unchanged; `constants`, with inputs made constants, in two forms (test/support/backend_suite/forms.py); `plain`, with
 all optional passes off; and `one` and `two` threads. The following run only if they are named: `free`, one program for all sizes of the inputs;
-`auto`, the same, but with specialised code if there is no such program; and the name of each target that runs here. Cases run in `--jobs` separate
-processes: a crash or a hang ends one case. Any result other than a correct one or an UnsupportedError is printed, and makes the exit status 1.
+`auto`, the same, but with specialised code if there is no such program; `bundle`, each case as a bundle through its interface in C; and the name of
+each target that runs here. Cases run in `--jobs` separate processes: a crash or a hang ends one case. Any result other than a correct one or an
+UnsupportedError is printed, and makes the exit status 1.
 test/end_to_end/test_onnx_suite.py checks a part of the cases against the list of unsupported ones.
 """
 
@@ -55,6 +56,7 @@ def ways() -> dict[str, Way]:
         "two": Way({"threads": 2}),
         "free": Way({"specialise": "never"}, forms=("free",)),
         "auto": Way(forms=("free",)),
+        "bundle": Way({"bundle": True}),
         **{name: Way({"target": name}) for name in targets},
     }
 

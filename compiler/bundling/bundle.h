@@ -60,8 +60,11 @@ typedef struct stepwell_open_options {
     uint32_t abi;          /* STEPWELL_ABI_VERSION */
     uint32_t size;         /* sizeof(stepwell_open_options) */
     uint32_t tensor_size;  /* sizeof(stepwell_tensor) */
-    uint32_t unverified;   /* not 0: do not compare the digest of the weights, which the first run does otherwise */
+    uint32_t flags;        /* of STEPWELL_UNVERIFIED and STEPWELL_COPIED */
 } stepwell_open_options;
+#define STEPWELL_UNVERIFIED 1 /* do not compare the digest of the weights, which the first run does otherwise */
+#define STEPWELL_COPIED 2     /* copy the weights into memory of large pages, instead of mapping their file: a network that reads many weights is then
+                                 faster, opening takes longer, and processes do not share them */
 #define STEPWELL_OPEN_OPTIONS {STEPWELL_ABI_VERSION, sizeof(stepwell_open_options), sizeof(stepwell_tensor), 0}
 
 /* What belongs to one caller. Start from STEPWELL_CONTEXT_OPTIONS. */
@@ -89,8 +92,8 @@ typedef struct stepwell_context stepwell_context; /* workspace, threads and stat
 #define STEPWELL_PUBLIC_@NAME@ __attribute__((visibility("default")))
 #endif
 
-/* Open the model with the file of its weights (NULL if they are embedded). `options` may be NULL. On failure *model is NULL, and `error`, if it is not
-   NULL, gets a message of at most `error_size` bytes with its end. Close it with @NAME@_close: it lasts until the last context is freed. */
+/* Open the model with the file of its weights (NULL if they are embedded). `options` may be NULL. On failure *model is NULL, and `error`, if it is
+   not NULL, gets a message of at most `error_size` bytes with its end. Close it with @NAME@_close: it lasts until the last context is freed. */
 STEPWELL_PUBLIC_@NAME@ int @NAME@_open(
     const char *weights, const stepwell_open_options *options, stepwell_model **model, char *error, size_t error_size);
 

@@ -11,6 +11,7 @@ from stepwell.dialects.support.errors import IndexRangeError, InputError, LimitE
 MAX_RANK = 16
 """STEPWELL_MAX_RANK."""
 _MESSAGE = 512  # bytes
+_UNVERIFIED, _COPIED = 1, 2  # STEPWELL_UNVERIFIED, STEPWELL_COPIED
 _ERRORS: Mapping[int, type[StepwellError]] = {
     1: InputError, 2: ModelError, 3: UnsupportedError, 4: ResourceError, 5: LimitError, 6: InputError, 7: IndexRangeError, 8: ResourceError,
 }  # fmt: skip
@@ -32,7 +33,7 @@ ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ct
 
 
 class _OpenOptions(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint32) for name in ("abi", "size", "tensor_size", "unverified")]
+    _fields_ = [(name, ctypes.c_uint32) for name in ("abi", "size", "tensor_size", "flags")]
 
 
 class _ContextOptions(ctypes.Structure):
@@ -57,9 +58,10 @@ class Interface:
         except (OSError, AttributeError) as error:
             raise ModelError(f"{library}: {error}") from None
 
-    def open(self, weights: bytes | None, *, verify: bool) -> Handle:
+    def open(self, weights: bytes | None, *, verify: bool, copied: bool) -> Handle:
         """Open the model with the file of its weights. Raises StepwellError."""
-        model, options = Handle(), _OpenOptions(ABI, ctypes.sizeof(_OpenOptions), ctypes.sizeof(Tensor), not verify)
+        flags = (0 if verify else _UNVERIFIED) | (_COPIED if copied else 0)
+        model, options = Handle(), _OpenOptions(ABI, ctypes.sizeof(_OpenOptions), ctypes.sizeof(Tensor), flags)
         self._checked(self._open, weights, ctypes.byref(options), ctypes.byref(model))
         return model
 

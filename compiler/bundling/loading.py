@@ -31,7 +31,7 @@ class BundledModel(InMemory):
 
     kind = "a loaded bundle"
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int, *, verify: bool) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, threads: int, *, verify: bool, copied: bool) -> None:
         self.folder, self.manifest = folder, manifest
         self.name = manifest.name
         self.threads = threads
@@ -40,7 +40,7 @@ class BundledModel(InMemory):
         self._contexts: collections.deque[_Context] = collections.deque()
         self._interface = Interface(folder / f"lib{self.name}.so", self.name)
         weights = manifest.weights
-        self._model = self._interface.open(None if weights is None else os.fsencode(folder / weights.file), verify=verify)
+        self._model = self._interface.open(None if weights is None else os.fsencode(folder / weights.file), verify=verify, copied=copied)
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; returns the outputs in the model's order.
@@ -160,8 +160,11 @@ class _Context:
 
 
 @checked
-def load(folder: str | os.PathLike[str], *, threads: int | None = None, verify: bool = True) -> BundledModel:
-    """Load a bundle that `stepwell.bundle` has written, with a shared library; `verify` compares the digest of its weights before the first run.
+def load(folder: str | os.PathLike[str], *, threads: int | None = None, verify: bool = True, copied: bool = False) -> BundledModel:
+    """Load a bundle that `stepwell.bundle` has written, with a shared library.
+
+    `verify` compares the digest of its weights before the first run. With `copied`, the weights are copied into memory of large pages instead of
+    mapped from their file, which processes share: networks that read many weights are then faster.
 
     Raises ModelError if it is none or is damaged, UnsupportedError if it is for another machine.
     """
@@ -169,7 +172,7 @@ def load(folder: str | os.PathLike[str], *, threads: int | None = None, verify: 
     manifest = read_manifest(path)
     if f"lib{manifest.name}.so" not in manifest.files:
         raise ModelError(f"{path}: expected a bundle with a shared library (--kind shared), got {', '.join(manifest.files)}")
-    return BundledModel(path, manifest, thread_count(threads), verify=verify)
+    return BundledModel(path, manifest, thread_count(threads), verify=verify, copied=copied)
 
 
 def _result(info: TensorInfo) -> np.ndarray | None:

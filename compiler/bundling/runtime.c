@@ -1,6 +1,6 @@
 /* The run time of a compiled model: opens its weights, checks arrays, keeps memory and threads for each caller, and answers the code's questions.
 
-   STEPWELL_NAME is the prefix of its functions, STEPWELL_HEADER the model's header, STEPWELL_TABLES a file that defines `the_model`. The comments
+   STEPWELL_NAME is the prefix of its functions, STEPWELL_HEADER the model's header, STEPWELL_TABLES a file that describes `the_model`. The comments
    name the parts of Stepwell that do the same in Python. With STEPWELL_BARE there is only the raw function: no memory is taken, no thread started. */
 #if !defined(_GNU_SOURCE) && defined(__linux__)
 #define _GNU_SOURCE 1
@@ -14,8 +14,7 @@
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-#define API(name) JOIN(STEPWELL_NAME, _##name) /* a function of the header */
-#define OWN(name) JOIN(STEPWELL_NAME, _##name) /* a function that only the model's code calls */
+#define API(name) JOIN(STEPWELL_NAME, _##name) /* a function of the header, or one that the model's code calls */
 #define HIDDEN __attribute__((visibility("hidden")))
 #define ALIGNMENT 64  /* bytes: a cache line, and the widest vector */
 #define BOX_ELEMENTS 9 /* of a box: the address of a tensor, then up to 8 sizes (dialects/core/segments.py) */
@@ -25,82 +24,6 @@ enum verdict {
     V_OK, V_NEGATIVE, V_ASSUMPTION, V_DIVISION, V_OVERFLOW, V_WORKSPACE, V_OUTPUT, V_DIMENSION, V_MISMATCH, V_BROADCAST, V_STOPPED, V_INTERFACE,
     V_INDEX
 };
-
-/* A size: a number, -1 if only a run can tell, else -2 minus the entry of the table that holds it. */
-typedef int64_t size_code;
-
-struct argument { /* an input or an output of the code */
-    stepwell_info info;
-    const size_code *sizes;
-    int32_t item;     /* bytes of an element */
-    int32_t valued;   /* how many elements are symbols */
-    const int32_t *elements; /* of the first `valued` elements, the number of the symbol, or -1 */
-};
-
-struct segment { /* runtime/late_sizes.py: LateSegment */
-    const char *nodes;
-    int32_t start, count, slots, outputs, boxes, grows;
-    const char *const *sizes;        /* what each number stands for */
-    const int32_t (*output)[2];      /* slot, output */
-    const int32_t (*box)[2];         /* slot, whether it may hold boxes */
-    const int32_t *grow;             /* slots */
-    const char *const *assumptions;
-};
-
-struct check { /* dialects/core/index_checks.py: IndexCheck */
-    const char *node, *op, *reason;
-    int32_t result, count;
-    bool exact, from_start, compared;
-    size_code several; /* how many indices there are */
-    const int64_t *dims;
-    const size_code *sizes;
-    const char *const *texts;
-};
-
-struct pair { /* a state: an output that is the input of the next run (driver/bound.py) */
-    int32_t input, output;
-    int32_t axis;     /* along which it grows in place; -1 if it is passed on whole */
-    int32_t length, capacity;                   /* the symbols of how much it holds, and of how much there is room for */
-    int64_t (*after)(const int64_t *symbols);   /* how much it holds after the run */
-};
-
-struct feature { /* an instruction set that the code needs: a bit of a register that the machine describes itself by */
-    const char *name;
-    uint32_t leaf, subleaf, reg, bit;
-};
-
-struct description {
-    const char *name;
-    int32_t inputs, outputs;            /* of the model, without the state */
-    const stepwell_info *input, *output;
-    int32_t arguments, results, hidden; /* of the code */
-    const struct argument *argument, *result;
-    const int32_t *widths;              /* of the hidden results */
-    const int32_t *of_input, *of_output; /* the argument and the result of each input and output; NULL: the same number */
-    uint64_t weights_bytes;
-    uint8_t digest[32];
-    const unsigned char *embedded;
-    int32_t places; /* 0 if the code takes the arena itself */
-    const int64_t *offsets;
-    int64_t workspace_bytes;
-    int32_t symbols, entries, workspace, late; /* entries: of the table; workspace: the entry with its bytes, -1 if that is fixed */
-    const char *const *symbol_names;
-    const char *const *assumptions;
-    int64_t most_bytes, most_value_bytes, most_rounds;
-    int32_t segments, checks, pairs, lengths; /* lengths: whether the last argument is the numbers of elements that caches hold */
-    const struct segment *segment;
-    const struct check *check;
-    const struct pair *pair;
-    int32_t features, tiles; /* tiles: whether Linux must be asked for the registers of AMX */
-    const struct feature *feature;
-    int64_t (*main)(void **);
-    int64_t (*sizes)(int64_t *);
-};
-
-/* For the formulas in tables. */
-static inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #include STEPWELL_TABLES
 
@@ -124,7 +47,6 @@ typedef void (*microtask)(int32_t *, int32_t *, void *, void *, void *, void *);
 
 #define TASK_ARGUMENTS 4 /* MLIR passes one, a struct */
 #define LOOPS 4          /* loops with a dynamic schedule that threads may be in at the same time */
-
 #define GUIDED 36        /* kmp_sch_guided_chunked: chunks shrink with what is left */
 
 struct loop { /* a loop whose chunks are taken as threads become free */
@@ -137,7 +59,7 @@ struct loop { /* a loop whose chunks are taken as threads become free */
 struct team {
     int32_t threads;
 #ifndef STEPWELL_BARE
-    pthread_t *workers;
+    struct worker *workers;
     int32_t started;
     int64_t spin; /* nanoseconds */
     pthread_mutex_t lock;
@@ -219,22 +141,20 @@ static void take_part(struct team *team, int32_t number) {
     team->task(&own, &bound, team->arguments[0], team->arguments[1], team->arguments[2], team->arguments[3]);
 }
 
-struct start { /* of a worker */
+struct worker {
+    pthread_t thread;
     struct team *team;
     int32_t number;
 };
 
 static void *work(void *given) {
-    struct start *start = given;
-    struct team *team = start->team;
-    int32_t number = start->number;
-    uint32_t seen = 0;
-    free(start);
-    for (;;) {
+    const struct worker *self = given;
+    struct team *team = self->team;
+    for (uint32_t seen = 0;;) {
         await(team, &team->region, seen);
         seen = __atomic_load_n(&team->region, __ATOMIC_ACQUIRE);
         if (team->ends) return NULL;
-        take_part(team, number);
+        take_part(team, self->number);
         change(team, &team->busy, (uint32_t)-1);
     }
 }
@@ -242,7 +162,7 @@ static void *work(void *given) {
 static void team_end(struct team *team) {
     team->ends = true;
     change(team, &team->region, 1);
-    for (int32_t i = 0; i < team->started; ++i) pthread_join(team->workers[i], NULL);
+    for (int32_t i = 0; i < team->started; ++i) pthread_join(team->workers[i].thread, NULL);
     pthread_cond_destroy(&team->changed);
     pthread_mutex_destroy(&team->lock);
     free(team->workers);
@@ -259,14 +179,10 @@ static bool team_start(struct team *team, int32_t threads, int64_t spin) {
     pthread_cond_init(&team->changed, NULL);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, (size_t)4 << 20); /* some systems' threads have little */
-    for (int32_t number = 1; number < threads; ++number) {
-        struct start *start = malloc(sizeof *start);
-        if (!start) break;
-        start->team = team, start->number = number;
-        if (pthread_create(&team->workers[team->started], &attributes, work, start) != 0) {
-            free(start);
-            break;
-        }
+    while (team->started < threads - 1) {
+        struct worker *worker = &team->workers[team->started];
+        worker->team = team, worker->number = team->started + 1;
+        if (pthread_create(&worker->thread, &attributes, work, worker) != 0) break;
         team->started += 1;
     }
     pthread_attr_destroy(&attributes);
@@ -276,12 +192,12 @@ static bool team_start(struct team *team, int32_t threads, int64_t spin) {
 }
 #endif
 
-HIDDEN int32_t OWN(kmpc_global_thread_num)(void *place) {
+HIDDEN int32_t API(kmpc_global_thread_num)(void *place) {
     (void)place;
     return me()->number;
 }
 
-HIDDEN void OWN(kmpc_barrier)(void *place, int32_t number) {
+HIDDEN void API(kmpc_barrier)(void *place, int32_t number) {
     (void)place, (void)number;
 #ifndef STEPWELL_BARE
     struct team *team = me()->team;
@@ -304,9 +220,13 @@ static void run_alone(microtask task, void **arguments) {
     *self = before;
 }
 
-static void fork_call(microtask task, int32_t count, va_list given) {
+HIDDEN void API(kmpc_fork_call)(void *place, int32_t count, microtask task, ...) {
     void *arguments[TASK_ARGUMENTS] = {0};
+    va_list given;
+    (void)place;
+    va_start(given, task);
     for (int32_t i = 0; i < count && i < TASK_ARGUMENTS; ++i) arguments[i] = va_arg(given, void *);
+    va_end(given);
 #ifndef STEPWELL_BARE
     struct team *team = me()->team;
     if (team && team->threads > 1) {
@@ -325,25 +245,17 @@ static void fork_call(microtask task, int32_t count, va_list given) {
     run_alone(task, arguments);
 }
 
-HIDDEN void OWN(kmpc_fork_call)(void *place, int32_t count, microtask task, ...) {
-    va_list given;
-    (void)place;
-    va_start(given, task);
-    fork_call(task, count, given);
-    va_end(given);
-}
-
 /* A region under a condition, on the caller's thread if it does not hold. */
-HIDDEN void OWN(kmpc_fork_call_if)(void *place, int32_t count, microtask task, int32_t condition, void *argument) {
+HIDDEN void API(kmpc_fork_call_if)(void *place, int32_t count, microtask task, int32_t condition, void *argument) {
     void *arguments[TASK_ARGUMENTS] = {argument};
     if (condition)
-        OWN(kmpc_fork_call)(place, count, task, argument);
+        API(kmpc_fork_call)(place, count, task, argument);
     else
         run_alone(task, arguments);
 }
 
 /* The part of the iterations *lower to *upper that is the thread's: parts differ by at most one. */
-HIDDEN void OWN(kmpc_for_static_init_8u)(
+HIDDEN void API(kmpc_for_static_init_8u)(
     void *place, int32_t number, int32_t schedule, int32_t *last, uint64_t *lower, uint64_t *upper, int64_t *stride, int64_t step, int64_t chunk) {
     struct team *team = me()->team;
     uint64_t threads = team ? (uint64_t)team->threads : 1, own = (uint64_t)me()->number;
@@ -363,9 +275,9 @@ HIDDEN void OWN(kmpc_for_static_init_8u)(
     if (size == 0) *lower = begin + count * (uint64_t)step, *upper = *lower - (uint64_t)step;
 }
 
-HIDDEN void OWN(kmpc_for_static_fini)(void *place, int32_t number) { (void)place, (void)number; }
+HIDDEN void API(kmpc_for_static_fini)(void *place, int32_t number) { (void)place, (void)number; }
 
-HIDDEN void OWN(kmpc_dispatch_init_8u)(void *place, int32_t number, int32_t schedule, uint64_t lower, uint64_t upper, int64_t step, int64_t chunk) {
+HIDDEN void API(kmpc_dispatch_init_8u)(void *place, int32_t number, int32_t schedule, uint64_t lower, uint64_t upper, int64_t step, int64_t chunk) {
     struct member *self = me();
     (void)place, (void)number, (void)step; /* MLIR's steps are 1 */
     self->loops += 1;
@@ -394,7 +306,7 @@ HIDDEN void OWN(kmpc_dispatch_init_8u)(void *place, int32_t number, int32_t sche
 }
 
 /* The next chunk of the loop, if there is one. */
-HIDDEN int32_t OWN(kmpc_dispatch_next_8u)(void *place, int32_t number, int32_t *last, uint64_t *lower, uint64_t *upper, int64_t *stride) {
+HIDDEN int32_t API(kmpc_dispatch_next_8u)(void *place, int32_t number, int32_t *last, uint64_t *lower, uint64_t *upper, int64_t *stride) {
     struct member *self = me();
     (void)place, (void)number;
     *stride = 1;
@@ -441,10 +353,7 @@ STEPWELL_RAW
 
 #define MESSAGE 512 /* bytes of a message with its end */
 
-struct problem {
-    int status;
-    char text[MESSAGE];
-};
+struct problem { int status; char text[MESSAGE]; };
 
 __attribute__((format(printf, 3, 4))) static int fail(struct problem *problem, int status, const char *format, ...) {
     va_list given;
@@ -476,7 +385,6 @@ static const uint8_t blake_order[10][16] = {
     {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5}, {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
 
 static uint64_t rotated(uint64_t word, int bits) { return word >> bits | word << (64 - bits); }
-
 static void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint64_t y) {
     v[a] += v[b] + x, v[d] = rotated(v[d] ^ v[a], 32), v[c] += v[d], v[b] = rotated(v[b] ^ v[c], 24);
     v[a] += v[b] + y, v[d] = rotated(v[d] ^ v[a], 16), v[c] += v[d], v[b] = rotated(v[b] ^ v[c], 63);
@@ -509,6 +417,48 @@ static void digest_of(const uint8_t *data, uint64_t size, uint8_t digest[32]) {
     memcpy(digest, state, 32);
 }
 
+/* ---- Memory -------------------------------------------------------------------------------------------------------------------------------- */
+
+#define HUGE_PAGE ((size_t)1 << 21)
+
+struct memory { /* aligned memory that grows, and keeps nothing then */
+    char *data;
+    size_t bytes;
+    void *mapped; /* if it was mapped, all of it */
+    size_t mapped_bytes;
+};
+
+static void memory_free(struct memory *memory) {
+    if (memory->mapped)
+        munmap(memory->mapped, memory->mapped_bytes);
+    else
+        free(memory->data);
+    memset(memory, 0, sizeof *memory);
+}
+
+/* Large memory is on huge pages if the system has them: small ones are scattered, and share caches as luck has it (support/buffers.py). */
+static bool memory_ask(struct memory *memory, size_t bytes) {
+    void *found = NULL;
+    if (memory->data && memory->bytes >= bytes) return true;
+    memory_free(memory);
+    if (bytes > SIZE_MAX / 2) return false;
+    if (bytes < HUGE_PAGE / 2) {
+        if (posix_memalign(&found, ALIGNMENT, bytes ? bytes : 1) != 0) return false;
+        memory->data = found, memory->bytes = bytes;
+        return true;
+    }
+    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    found = mmap(NULL, whole + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) return false;
+    memory->mapped = found, memory->mapped_bytes = whole + HUGE_PAGE;
+    memory->data = (char *)(((uintptr_t)found + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    memory->bytes = bytes;
+#ifdef MADV_HUGEPAGE
+    madvise(memory->data, whole, MADV_HUGEPAGE);
+#endif
+    return true;
+}
+
 /* ---- Models -------------------------------------------------------------------------------------------------------------------------------- */
 
 #define HEAD 4096 /* bytes before the weights in their file: a page, so that they can be mapped */
@@ -523,8 +473,7 @@ struct head { /* of a file of weights */
 struct stepwell_model {
     const struct description *of; /* so that the handle of another model is noticed */
     const uint8_t *weights;
-    void *mapped;
-    size_t mapped_bytes;
+    struct memory file; /* mapped, or a copy of it */
     int64_t *located;
     uint32_t users; /* the caller and contexts */
     uint32_t verified;
@@ -549,16 +498,10 @@ static bool has_feature(const struct feature *feature) {
 }
 
 static bool may_use_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; } /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
-#elif defined(__linux__)
+#else
 #include <sys/auxv.h>
 
-/* `leaf` is an entry of the auxiliary vector. */
-static bool has_feature(const struct feature *feature) { return getauxval(feature->leaf) >> feature->bit & 1; }
-
-static bool may_use_tiles(void) { return false; }
-#else
-static bool has_feature(const struct feature *feature) { return feature != NULL; }
-
+static bool has_feature(const struct feature *feature) { return getauxval(feature->leaf) >> feature->bit & 1; } /* an entry of the vector */
 static bool may_use_tiles(void) { return false; }
 #endif
 
@@ -585,32 +528,39 @@ static int check_head(const struct head *head, uint64_t size, const char *what, 
     return STEPWELL_OK;
 }
 
-static int map_weights(stepwell_model *model, const char *path, struct problem *problem) {
+/* Read so many bytes of a file; returns whether they were there. */
+static bool read_all(int file, char *to, size_t bytes) {
+    for (ssize_t got; bytes > 0; to += got, bytes -= (size_t)got)
+        if ((got = read(file, to, bytes < (size_t)1 << 30 ? bytes : (size_t)1 << 30)) <= 0) return false;
+    return true;
+}
+
+static int map_weights(stepwell_model *model, const char *path, bool copied, struct problem *problem) {
     struct head head;
     struct stat found;
     int status, file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) return fail(problem, STEPWELL_BAD_WEIGHTS, "%s: %s", path, strerror(errno));
-    if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || read(file, &head, sizeof head) != (ssize_t)sizeof head)
+    if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || !read_all(file, (char *)&head, sizeof head))
         status = fail(problem, STEPWELL_BAD_WEIGHTS, "%s: no weights of Stepwell", path);
     else
         status = check_head(&head, (uint64_t)found.st_size, path, problem);
-    if (status == STEPWELL_OK) {
-        model->mapped_bytes = (size_t)found.st_size;
-        model->mapped = mmap(NULL, model->mapped_bytes, PROT_READ, MAP_SHARED, file, 0);
-        if (model->mapped == MAP_FAILED) {
-            model->mapped = NULL;
-            status = fail(problem, STEPWELL_NO_MEMORY, "%s: %s", path, strerror(errno));
-        } else {
-            model->weights = (const uint8_t *)model->mapped + HEAD;
-        }
+    size_t bytes = (size_t)found.st_size;
+    if (status == STEPWELL_OK && copied) {
+        if (!memory_ask(&model->file, bytes) || lseek(file, 0, SEEK_SET) != 0 || !read_all(file, model->file.data, bytes))
+            status = fail(problem, STEPWELL_NO_MEMORY, "%s: it cannot be copied to memory", path);
+    } else if (status == STEPWELL_OK) {
+        void *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+        if (mapped == MAP_FAILED) status = fail(problem, STEPWELL_NO_MEMORY, "%s: %s", path, strerror(errno));
+        if (mapped != MAP_FAILED) model->file.mapped = model->file.data = mapped, model->file.mapped_bytes = bytes;
     }
+    if (status == STEPWELL_OK) model->weights = (const uint8_t *)model->file.data + HEAD;
     close(file);
     return status;
 }
 
 static void release(stepwell_model *model) {
     if (__atomic_sub_fetch(&model->users, 1, __ATOMIC_SEQ_CST) != 0) return;
-    if (model->mapped) munmap(model->mapped, model->mapped_bytes);
+    memory_free(&model->file);
     free(model->located);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -627,7 +577,7 @@ static int open_model(
         return fail(problem, STEPWELL_BAD_ARGUMENT, "%s: the program uses another header than the one of version %d", of->name, STEPWELL_ABI_VERSION);
     if ((status = check_machine(problem)) != STEPWELL_OK) return status;
     if (!(model = calloc(1, sizeof *model))) return fail(problem, STEPWELL_NO_MEMORY, "%s: no memory", of->name);
-    model->of = of, model->users = 1, model->verified = (options && options->unverified) || of->embedded;
+    model->of = of, model->users = 1, model->verified = (options && options->flags & STEPWELL_UNVERIFIED) || of->embedded;
     pthread_mutex_init(&model->lock, NULL);
     if (of->embedded) {
         model->weights = of->embedded;
@@ -641,7 +591,7 @@ static int open_model(
             model->weights = (const uint8_t *)memory + HEAD;
         }
     } else if (path) {
-        status = map_weights(model, path, problem);
+        status = map_weights(model, path, options && options->flags & STEPWELL_COPIED, problem);
     } else {
         status = fail(problem, STEPWELL_BAD_ARGUMENT, "%s: expected the file of its weights, got NULL", of->name);
     }
@@ -708,54 +658,9 @@ int API(verify)(stepwell_model *model, char *error, size_t error_size) {
 }
 
 int32_t API(input_count)(void) { return the_model.inputs; }
-
 int32_t API(output_count)(void) { return the_model.outputs; }
-
 const stepwell_info *API(input)(int32_t number) { return number < 0 || number >= the_model.inputs ? NULL : &the_model.input[number]; }
-
 const stepwell_info *API(output)(int32_t number) { return number < 0 || number >= the_model.outputs ? NULL : &the_model.output[number]; }
-
-/* ---- Memory -------------------------------------------------------------------------------------------------------------------------------- */
-
-#define HUGE_PAGE ((size_t)1 << 21)
-
-struct memory { /* aligned memory that grows, and keeps nothing then */
-    char *data;
-    size_t bytes;
-    void *mapped; /* if it was mapped, all of it */
-    size_t mapped_bytes;
-};
-
-static void memory_free(struct memory *memory) {
-    if (memory->mapped)
-        munmap(memory->mapped, memory->mapped_bytes);
-    else
-        free(memory->data);
-    memset(memory, 0, sizeof *memory);
-}
-
-/* Large memory is on huge pages if the system has them: small ones are scattered, and share caches as luck has it (support/buffers.py). */
-static bool memory_ask(struct memory *memory, size_t bytes) {
-    void *found = NULL;
-    if (memory->data && memory->bytes >= bytes) return true;
-    memory_free(memory);
-    if (bytes > SIZE_MAX / 2) return false;
-    if (bytes < HUGE_PAGE / 2) {
-        if (posix_memalign(&found, ALIGNMENT, bytes ? bytes : 1) != 0) return false;
-        memory->data = found, memory->bytes = bytes;
-        return true;
-    }
-    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    found = mmap(NULL, whole + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (found == MAP_FAILED) return false;
-    memory->mapped = found, memory->mapped_bytes = whole + HUGE_PAGE;
-    memory->data = (char *)(((uintptr_t)found + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-    memory->bytes = bytes;
-#ifdef MADV_HUGEPAGE
-    madvise(memory->data, whole, MADV_HUGEPAGE);
-#endif
-    return true;
-}
 
 /* ---- Boxes: tensors in sequences of any length (runtime/boxes.py) ------------------------------------------------------------------------------ */
 
@@ -927,8 +832,9 @@ struct stepwell_context {
     int64_t *lengths;
 };
 
-static int out_of_memory(stepwell_context *context, const char *what, unsigned long long bytes) {
-    return fail(&context->problem, STEPWELL_NO_MEMORY, "%s: no memory for %s of %llu bytes", context->of->name, what, bytes);
+static int out_of_memory(stepwell_context *context, const char *what, uint64_t bytes) {
+    unsigned long long size = bytes;
+    return fail(&context->problem, STEPWELL_NO_MEMORY, "%s: no memory for %s of %llu bytes", context->of->name, what, size);
 }
 
 /* The bytes of a tensor; -1 if they do not fit 62 bits, or if a size is not known. */
@@ -1005,7 +911,7 @@ static int give_memory(stepwell_context *context, int32_t output) {
     for (int32_t i = 0; context->of->of_output && i < context->of->outputs; ++i)
         if (context->of->of_output[i] == output) number = i;
     tensor->data = context->options.allocate(context->options.user, number, tensor);
-    if (!tensor->data) return out_of_memory(context, of->info.name, (unsigned long long)bytes);
+    if (!tensor->data) return out_of_memory(context, of->info.name, (uint64_t)bytes);
     return STEPWELL_OK;
 }
 
@@ -1265,7 +1171,6 @@ static bool waits(const struct argument *result) {
 }
 
 static int32_t argument_of(const struct description *of, int32_t input) { return of->of_input ? of->of_input[input] : input; }
-
 static int32_t result_of(const struct description *of, int32_t output) { return of->of_output ? of->of_output[output] : output; }
 
 /* ---- State (driver/bound.py: BoundModel) ---- */
@@ -1273,10 +1178,10 @@ static int32_t result_of(const struct description *of, int32_t output) { return 
 #define LEAST 64 /* the smallest room of a cache, in elements along its axis */
 
 /* Copy `count` elements along the axis from one array to another with more room. */
-static void copy_along(char *to, const char *from, const int64_t *shape, int32_t rank, int32_t axis, int64_t to_room, int64_t from_room, int64_t count,
-                       int64_t item) {
+static void copy_along(
+    char *to, const char *from, const stepwell_tensor *whole, int32_t axis, int64_t to_room, int64_t from_room, int64_t count, int64_t item) {
     int64_t outer = 1, inner = item;
-    for (int32_t d = 0; d < rank; ++d) *(d < axis ? &outer : &inner) *= d == axis ? 1 : shape[d];
+    for (int32_t d = 0; d < whole->rank; ++d) *(d < axis ? &outer : &inner) *= d == axis ? 1 : whole->shape[d];
     for (int64_t i = 0; i < outer; ++i) memcpy(to + i * to_room * inner, from + i * from_room * inner, (size_t)(count * inner));
 }
 
@@ -1298,7 +1203,7 @@ static int make_room(stepwell_context *context, const struct pair *pair, struct 
     struct memory more = {0};
     if (!memory_ask(&more, (size_t)bytes)) return out_of_memory(context, of->argument[pair->input].info.name, (unsigned long long)bytes);
     if (state->memory.data && state->tensor.shape[pair->axis])
-        copy_along(more.data, state->memory.data, whole.shape, whole.rank, pair->axis, room, state->room, state->tensor.shape[pair->axis], item);
+        copy_along(more.data, state->memory.data, &whole, pair->axis, room, state->room, state->tensor.shape[pair->axis], item);
     memory_free(&state->memory);
     state->memory = more, state->room = room;
     return STEPWELL_OK;
@@ -1314,8 +1219,8 @@ static int begin_state(stepwell_context *context) {
         state->tensor.dtype = argument->info.dtype, state->tensor.rank = argument->info.rank;
         for (int32_t d = 0; d < argument->info.rank; ++d) {
             size_code size = argument->sizes[d];
-            int64_t known = size >= 0 ? size : is_symbol(of, size) && context->values[-2 - size] > 0 ? context->values[-2 - size] : 0;
-            state->tensor.shape[d] = d == pair->axis ? (pair->length >= 0 && context->values[pair->length] > 0 ? context->values[pair->length] : 0) : known;
+            int32_t symbol = d == pair->axis ? pair->length : is_symbol(of, size) ? (int32_t)(-2 - size) : -1;
+            state->tensor.shape[d] = symbol < 0 ? (size >= 0 ? size : 0) : larger(context->values[symbol], 0);
         }
         if (pair->axis >= 0) {
             state->room = 0;
@@ -1325,7 +1230,7 @@ static int begin_state(stepwell_context *context) {
             memset(state->memory.data, 0, state->tensor.shape[pair->axis] ? state->memory.bytes : 0);
         } else {
             int64_t bytes = bytes_of(&state->tensor, argument->item);
-            if (bytes < 0 || !memory_ask(&state->memory, (size_t)bytes)) return out_of_memory(context, argument->info.name, (unsigned long long)bytes);
+            if (bytes < 0 || !memory_ask(&state->memory, (size_t)bytes)) return out_of_memory(context, argument->info.name, (uint64_t)bytes);
             memset(state->memory.data, 0, (size_t)bytes);
         }
     }
@@ -1541,7 +1446,7 @@ void API(context_free)(stepwell_context *context) {
 
 static void *zeros(bool *enough, int64_t count, size_t size) {
     void *found = calloc(count > 0 ? (size_t)count : 1, size);
-    if (!found) *enough = false;
+    *enough = *enough && found;
     return found;
 }
 
@@ -1551,23 +1456,17 @@ int API(context_new)(stepwell_model *model, const stepwell_context_options *opti
     struct problem problem = {0, ""};
     bool enough = true;
     int64_t widths = 0;
-    if (!result) {
+    if (result) *result = NULL;
+    if (options && options->size == sizeof chosen) chosen = *options;
+    if (!result)
         fail(&problem, STEPWELL_BAD_ARGUMENT, "%s: expected a place for the context, got NULL", of->name);
-        return tell(&problem, error, error_size);
-    }
-    *result = NULL;
-    if (check_model(model, &problem) != STEPWELL_OK) return tell(&problem, error, error_size);
-    if (options) chosen = *options;
-    if (chosen.size != sizeof chosen)
-        fail(&problem, STEPWELL_BAD_ARGUMENT, "%s: expected options of %d bytes, got %u", of->name, (int)sizeof chosen, (unsigned)chosen.size);
-    else if (chosen.threads < 1 || chosen.threads > MANY_THREADS)
+    else if (check_model(model, &problem) == STEPWELL_OK && options && options->size != sizeof chosen)
+        fail(&problem, STEPWELL_BAD_ARGUMENT, "%s: expected options of %d bytes, got %u", of->name, (int)sizeof chosen, (unsigned)options->size);
+    else if (!problem.status && (chosen.threads < 1 || chosen.threads > MANY_THREADS))
         fail(&problem, STEPWELL_BAD_ARGUMENT, "%s: expected 1 to %d threads, got %d", of->name, MANY_THREADS, (int)chosen.threads);
+    stepwell_context *context = problem.status ? NULL : calloc(1, sizeof *context);
+    if (!problem.status && !context) fail(&problem, STEPWELL_NO_MEMORY, "%s: no memory", of->name);
     if (problem.status) return tell(&problem, error, error_size);
-    stepwell_context *context = calloc(1, sizeof *context);
-    if (!context) {
-        fail(&problem, STEPWELL_NO_MEMORY, "%s: no memory", of->name);
-        return tell(&problem, error, error_size);
-    }
     __atomic_add_fetch(&model->users, 1, __ATOMIC_SEQ_CST);
     context->of = of, context->model = model, context->options = chosen;
     for (int32_t i = 0; i < of->hidden; ++i) widths += of->widths[i];

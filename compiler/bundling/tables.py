@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files as package_files
 
+import stepwell.bundling
 from stepwell.backends.artifact import Artifact
 from stepwell.bundling.c_text import Arrays, formula, identifier, string
 from stepwell.bundling.interface import MAX_RANK
@@ -95,7 +97,7 @@ class Tables:
         described = ",\n".join(f"    .{name} = {value}" for name, value in fields.items())
         raw = self._raw()
         return "\n".join([
-            f"/* The tables of {self.name}, written by Stepwell. */", *functions, *self.arrays.lines,
+            package_files(stepwell.bundling).joinpath("tables.h").read_text(encoding="utf-8"), *functions, *self.arrays.lines,
             f"static const struct description the_model = {{\n{described},\n}};", *raw, "",
         ])  # fmt: skip
 

@@ -1,59 +1,68 @@
-"""The C compiler of the system: makes libraries of the run time and a model's object."""
+"""The C compiler and the archiver that make libraries of the run time and a model's object: the system's, or cross compilers."""
 
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stepwell.bundling.project import LIBRARIES
 from stepwell.dialects.support.errors import CodegenError, ResourceError
 from stepwell.dialects.support.names import printable_lines
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.host import host
 
-FLAGS = ("-std=c99", "-O2", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-Wall", "-Wextra")
+_FLAGS = ("-std=c99", "-O2", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-Wall", "-Wextra")
+_CHECKS = ("-z,defs", "-z,text", "-z,noexecstack", "-z,relro", "-z,now", "--gc-sections", "-Bsymbolic", "--as-needed")
+"""Options of the linker: nothing may be missing, and no code may change when the library is loaded."""
 _SECONDS = 600  # for one command
 
 
-def find_compiler(environment: Mapping[str, str] = os.environ) -> list[str] | None:
-    """The command of the C compiler: `CC`, else `cc`, `gcc` or `clang`; None if there is none."""
-    chosen = environment.get("CC")
+@dataclass(frozen=True)
+class Tools:
+    """A C compiler with its options, and an archiver."""
+
+    compiler: tuple[str, ...]
+    archiver: str
+
+    def compile(self, source: Path, result: Path) -> None:
+        """Compile a file of C. Raises CodegenError with the compiler's message."""
+        _run([*self.compiler, *_FLAGS, *shlex.split(os.environ.get("CFLAGS", "")), "-c", str(source), "-o", str(result)])
+
+    def archive(self, objects: Sequence[Path], result: Path) -> None:
+        """Make a static library of objects. Raises CodegenError with the archiver's message."""
+        result.unlink(missing_ok=True)
+        _run([self.archiver, "rcsD", str(result), *map(str, objects)])
+
+    def link(self, objects: Sequence[Path], result: Path, name: str) -> None:
+        """Make a shared library of objects. Raises CodegenError with the linker's message."""
+        flags = [f"-Wl,{option}" for option in (f"-soname,lib{name}.so", *_CHECKS)]
+        _run([*self.compiler, "-shared", "-fPIC", *flags, "-o", str(result), *map(str, objects), *(f"-l{library}" for library in LIBRARIES)])
+
+
+def find_tools(target: Target) -> Tools:
+    """The tools for a target: `CC` and `AR` of the environment, else the system's, or for another family of machines those with its name before them.
+
+    Raises ResourceError if there are none.
+    """
+    own = target.family == host().family
+    before = "" if own else f"{target.triple.partition('-')[0]}-linux-gnu-"
+    chosen = shlex.split(os.environ.get("CC", ""))
     if chosen:
-        words = shlex.split(chosen)
-        return words if words and shutil.which(words[0]) else None
-    found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    return None if found is None else [found]
-
-
-def compiler() -> list[str]:
-    """Like `find_compiler`. Raises ResourceError if there is none."""
-    found = find_compiler()
-    if found is None:
-        given = os.environ.get("CC")
-        what = f"CC={given} is no command" if given else "there is no cc, gcc or clang"
+        found = chosen if shutil.which(chosen[0]) else []
+        what = f"CC={shlex.join(chosen)} is no command"
+    else:
+        names = ("cc", "gcc", "clang") if own else ("gcc", "cc")
+        found = [path for name in names if (path := shutil.which(before + name)) is not None][:1]
+        what = "there is no cc, gcc or clang" if own else f"there is no {before}gcc (on Debian: apt install gcc-{before.removesuffix('-')})"
+    if not found:
         raise ResourceError(f"bundle: {what}; --kind object needs no C compiler, and writes the run time as a file to compile elsewhere")
-    return found
-
-
-def compile_c(command: Sequence[str], source: Path, result: Path, flags: Sequence[str] = ()) -> None:
-    """Compile a file of C. Raises CodegenError with what the compiler says."""
-    _run([*command, *FLAGS, *flags, "-c", str(source), "-o", str(result)])
-
-
-def archive(objects: Sequence[Path], result: Path) -> None:
-    """A static library of objects. Raises ResourceError without `ar`, CodegenError if it fails."""
-    tool = os.environ.get("AR") or shutil.which("ar")
-    if not tool:
-        raise ResourceError("bundle: there is no ar, which makes static libraries; --kind object needs none")
-    result.unlink(missing_ok=True)
-    _run([tool, "rcsD", str(result), *map(str, objects)])
-
-
-def link_shared(command: Sequence[str], objects: Sequence[Path], result: Path, name: str) -> None:
-    """A shared library of objects. Raises CodegenError with what the linker says."""
-    wanted = ["-Wl,--as-needed", *(f"-l{library}" for library in LIBRARIES)]
-    checks = ["-Wl,-z,defs", "-Wl,-z,text", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,--gc-sections", "-Wl,-Bsymbolic"]
-    _run([*command, "-shared", "-fPIC", f"-Wl,-soname,lib{name}.so", *checks, "-o", str(result), *map(str, objects), *wanted])
+    archiver = os.environ.get("AR") or shutil.which(f"{before}ar") or shutil.which("ar")
+    if archiver is None:
+        raise ResourceError(f"bundle: there is no {before}ar, which makes static libraries; --kind object needs none")
+    return Tools(tuple(found), archiver)
 
 
 def _run(command: Sequence[str]) -> None:

@@ -16,13 +16,14 @@ from stepwell.bundling.c_text import check_name, identifier
 from stepwell.bundling.manifest import FILE, ModelFile, WeightsFile
 from stepwell.bundling.relocatable import merged
 from stepwell.bundling.tables import State, Tables, check_artifact
-from stepwell.bundling.toolchain import archive, compile_c, compiler, link_shared
+from stepwell.bundling.toolchain import Tools, find_tools
 from stepwell.cache.disk import Kept
 from stepwell.dialects.support.digests import file_digest
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
 from stepwell.dialects.support.files import replacing, write_atomically
 from stepwell.dialects.support.installed import version
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.host import runs_here
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.artifact import Signature
 from stepwell.driver.bound import growing_caches
@@ -35,6 +36,8 @@ from stepwell.runtime import elf, support
 
 KINDS = ("static", "shared", "object")
 """The kinds of a bundle's code: a library to link, one to load, or one object and the run time in C, made without a C compiler."""
+FAMILIES = ("x86_64", "aarch64", "riscv64")
+"""The families of machines that bundles are written for: those whose objects are ELF."""
 HEAD_BYTES = 4096
 """The bytes before the weights in their file: a page."""
 _OPENMP = "__kmpc_"
@@ -57,12 +60,14 @@ def bundle(
     combined = CompileOptions.combined(options, given, "bundle")
     if combined.backend != DEFAULT:
         raise UnsupportedError(f"a bundle of code by backend '{combined.backend}' is not supported; supported: {DEFAULT}")
-    command = compiler() if set(kinds) & {"static", "shared"} else []
+    target = resolve("host" if combined.target is None else combined.target)
+    if target.family not in FAMILIES:
+        raise UnsupportedError(f"a bundle for target {target.name} is not supported; supported: machines of {', '.join(FAMILIES)}")
+    tools = find_tools(target) if set(kinds) & {"static", "shared"} else None
     origin = Origin(source)
     name = check_name(_default_name(origin) if prefix is None else prefix)
-    target = resolve("host" if combined.target is None else combined.target)
     artifact, states = with_state(origin, replace(combined, same_data_sizes=False), cache=cache)
-    return write(artifact, states, Path(folder), name, target, kinds, command, embed=embed, source=_source_facts(origin, Path(folder)))
+    return write(artifact, states, Path(folder), name, target, kinds, tools, embed=embed, source=_source_facts(origin, Path(folder)))
 
 
 def with_state(origin: Origin, options: CompileOptions, *, cache: bool) -> tuple[Artifact, list[State]]:
@@ -90,7 +95,8 @@ def with_state(origin: Origin, options: CompileOptions, *, cache: bool) -> tuple
 
 def compiled(origin: Origin, options: CompileOptions, *, cache: bool) -> Artifact:
     """The artifact of a model. Raises UnsupportedError if its code depends on the shapes or values of inputs."""
-    made = Compilation(origin=origin, options=options, threads=1, cache=cache).result().made
+    cross = not runs_here(resolve("host" if options.target is None else options.target))
+    made = Compilation(origin=origin, options=options, threads=1, cache=cache, cross=cross).result().made
     if not isinstance(made, Signature):
         check_artifact(made)
         return made
@@ -104,12 +110,12 @@ def compiled(origin: Origin, options: CompileOptions, *, cache: bool) -> Artifac
 
 
 def write(
-    artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: tuple[str, ...], command: list[str], *, embed: bool,
+    artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: tuple[str, ...], tools: Tools | None, *, embed: bool,
     source: ModelFile | None = None,
 ) -> Path:  # fmt: skip
     """Write a bundle of an artifact; see `bundle`.
 
-    `command` is the C compiler, where one is needed; `source` is what the manifest says of the model.
+    `tools` are the C compiler and its companions, where they are needed; `source` is what the manifest says of the model.
     """
     weights = artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
     artifact = replace(artifact, weights=weights)
@@ -128,15 +134,15 @@ def write(
             (work / file).write_text(text, encoding="utf-8")
         (work / f"{name}.o").write_bytes(code)
         made = [f"{name}.h"]
-        if command:
+        if tools is not None:
             runtime = work / f"{name}_runtime.o"
-            compile_c(command, work / f"{name}.c", runtime)
+            tools.compile(work / f"{name}.c", runtime)
             objects = [runtime, work / f"{name}.o"]
             if "static" in kinds:
-                archive(objects, work / f"lib{name}.a")
+                tools.archive(objects, work / f"lib{name}.a")
                 made.append(f"lib{name}.a")
             if "shared" in kinds:
-                link_shared(command, objects, work / f"lib{name}.so", name)
+                tools.link(objects, work / f"lib{name}.so", name)
                 made.append(f"lib{name}.so")
         if "object" in kinds:
             made += [f"{name}.o", *(file for file in sources if file not in made)]

@@ -80,10 +80,13 @@ def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
     return packing
 
 
-def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, packing: Packing | None = None) -> Artifact:
+def make_artifact(
+    lowered: Lowered, store: Cache | None, on_level: OnLevel | None, packing: Packing | None = None, *, cross: bool = False
+) -> Artifact:  # fmt: skip
     """Generate code and pack the weights of a model at one of its backend's levels. Its module is consumed.
 
-    Known code is read from `store`, new code is written there; so are the weights, unless they are already being packed.
+    Known code is read from `store`, new code is written there; so are the weights, unless they are already being packed. With `cross`, the code is
+    for the target itself, which this machine need not run; the model is at the last level.
     """
     clock = stopwatch()
     backend = find_backend(lowered.options.backend)
@@ -108,8 +111,11 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         assumed = [str(assumption) for assumption in info.assumptions if assumption.symbols <= set(info.symbols)]
         most_value = lowered.options.limits.value_bytes
         artifact.general = General(info.symbols, entries, table.workspace, table.entries, elements, most, most_value, assumed)
-    how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_last_level)
-    code = checked_result(*how, "Code", lambda made: isinstance(made, Code))
+    if cross:
+        code = Code(backend.cross_compile(lowered), 0, located=lowered.info.located)
+    else:
+        how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_last_level)
+        code = checked_result(*how, "Code", lambda made: isinstance(made, Code))
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.places = places if code.located else ()
     artifact.weights, artifact.object_keys = packing.result(), code.keys

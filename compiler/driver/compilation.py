@@ -116,6 +116,8 @@ class Compilation:
     watch: Watch = field(default_factory=Watch)
     pool: WeightPool | None = None
     """The weights of other programs of the model, which its programs share."""
+    cross: bool = False
+    """Whether the code is for the target itself, which this machine need not run, to be written to a file. The cache is then not used."""
 
     def model(self) -> Made:
         """The compiled model without its border. Raises ResourceError, besides the errors of `compile`."""
@@ -126,7 +128,7 @@ class Compilation:
         """The result, from the cache if possible."""
         begin = time.perf_counter()
         load_installed()
-        reading, store = Reading(self.origin, self.options, self.threads), chosen_cache(self.cache)
+        reading, store = Reading(self.origin, self.options, self.threads), chosen_cache(self.cache and not self.cross)
         key = reading.key(store) if store is not None else None
         recalled = recall(store, key, self.origin.folder) if store is not None and key is not None and not self.watch.needs_passes else None
         if recalled is None:
@@ -272,8 +274,8 @@ class Compilation:
         find_backend(self.options.backend).prepare(kernels)
         lower(lowered.path.packed)
         packing = start_packing(lowered, store if keep_weights else None)
-        lower(code_level(self.options, IMPORTED, watched=self.watch.needs_passes))
-        return make_artifact(lowered, store, self.watch.on_level, packing)
+        lower(lowered.path.last if self.cross else code_level(self.options, IMPORTED, watched=self.watch.needs_passes))
+        return make_artifact(lowered, store, self.watch.on_level, packing, cross=self.cross)
 
     def _needing(self, error: NeedsError, reading: Reading) -> Result:
         """The result for a model that needs values of inputs, or their sizes. Raises UnsupportedError if specialised code is forbidden."""

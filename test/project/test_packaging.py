@@ -16,6 +16,7 @@ FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.pa
 DEPENDENCIES = "".join(f"{path}\n" for path in sys.path if path.endswith("site-packages"))
 DATA = (
     "stepwell/py.typed", "stepwell/bundling/bundle.h", "stepwell/bundling/example.c", "stepwell/bundling/runtime.c",
+    "stepwell/bundling/tables.h",
     "stepwell/quantizer/report.html.jinja", "stepwell/tuning/report.html.jinja",
     "stepwell/passes/framework/upstream_names.json", "stepwell/passes/framework/upstream_summaries.json",
 )  # fmt: skip

@@ -68,11 +68,10 @@ BRANCH = HEAD + """branch (bool flag, float[4] x) => (float[4] y) {
   y = If(flag) <then_branch = one () => (float[4] a) { a = Exp(x) }, else_branch = other () => (float[4] b) { b = Neg(x) }>
 }"""
 BOOLEANS = HEAD + "booleans (bool[9] x, bool[9] y) => (bool[9] z, bool[9] n) { z = Xor(x, y) n = Not(x) }"
-TYPES = HEAD + """types (uint8[4] a, int16[4] b, float16[4] c, double[4] d, uint64[4] e) =>
-  (uint8[4] va, int16[4] vb, float16[4] vc, double[4] vd, uint64[4] ve) {
+HALVES = HEAD + "halves (float16[9] x) => (float16[9] y) { y = Mul(x, x) }"
+TYPES = HEAD + """types (uint8[4] a, int16[4] b, double[4] d, uint64[4] e) => (uint8[4] va, int16[4] vb, double[4] vd, uint64[4] ve) {
   va = Add(a, a)
   vb = Mul(b, b)
-  vc = Mul(c, c)
   vd = Exp(d)
   ve = Add(e, e)
 }"""
@@ -109,7 +108,7 @@ def plain_cases() -> list[Case]:
     """The cases without a state."""
     one = {"w": WEIGHTS}
     spread = np.array([0, 1, 2, 255, 0, 1, 128, 7, 0], np.uint8).view(bool)
-    kinds = {"a": np.uint8, "b": np.int16, "c": np.float16, "d": np.float64, "e": np.uint64}
+    kinds = {"a": np.uint8, "b": np.int16, "d": np.float64, "e": np.uint64}
     return [
         Case("mlp", with_weights(MLP, **one, one=np.array([1])), [{"x": floats(3, WIDTH)} for _ in range(3)]),
         Case("free", with_weights(FREE, **one), [{"x": floats(n, WIDTH), "z": floats(n, m)} for n, m in ((1, 1), (5, 3), (64, 2), (0, 4), (5, 3))]),
@@ -122,6 +121,7 @@ def plain_cases() -> list[Case]:
         Case("branch", with_weights(BRANCH), [{"flag": np.array(flag), "x": floats(4)} for flag in (True, False)]),
         Case("booleans", with_weights(BOOLEANS), [{"x": spread, "y": np.roll(spread, 3)}]),
         Case("types", with_weights(TYPES), [{name: RANDOM.integers(0, 90, 4).astype(kind) for name, kind in kinds.items()}]),
+        Case("halves", with_weights(HALVES), [{"x": floats(9).astype(np.float16)}]),
         Case("append", with_weights(APPEND), [{"rounds": np.array(r), "x": floats(8)} for r in (1, 5, 3)]),
     ]  # fmt: skip
 

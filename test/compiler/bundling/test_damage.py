@@ -13,7 +13,9 @@ import pytest
 
 import stepwell
 from stepwell.bundling.interface import MAX_RANK, Tensor
+from stepwell.bundling.toolchain import find_tools
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.target.host import host
 
 RANDOM = np.random.default_rng(7)
 FREE = next(case for case in bundle_models.plain_cases() if case.name == "free")
@@ -72,8 +74,10 @@ def test_the_digest_can_be_left_out_or_compared_at_once(copied: Path) -> None:
     file = copied / "free.weights"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    model = stepwell.load(copied, threads=1, verify=False)
-    model.run(FREE.feeds[1])
+    for in_memory in (False, True):
+        stepwell.load(copied, threads=1, verify=False, copied=in_memory).run(FREE.feeds[1])
+        with pytest.raises(ModelError, match="another digest"):
+            stepwell.load(copied, threads=1, copied=in_memory).run(FREE.feeds[1])
     checking = stepwell.load(copied, threads=1)
     with pytest.raises(ModelError, match="another digest"):
         checking.verify()
@@ -179,10 +183,9 @@ def test_a_machine_without_the_instructions_is_refused(tmp_path: Path) -> None:
     place = text.index("static const struct feature features[] = {{")
     end = text.index("}", place)
     tables.write_text(f'{text[:place]}static const struct feature features[] = {{{{"sse99", 1, 0, 2, 16{text[end:]}')
-    from stepwell.bundling.toolchain import compile_c, compiler, link_shared
-
-    compile_c(compiler(), folder / "free.c", folder / "runtime.o")
-    link_shared(compiler(), [folder / "runtime.o", folder / "free.o"], folder / "libfree.so", "free")
+    tools = find_tools(host())
+    tools.compile(folder / "free.c", folder / "runtime.o")
+    tools.link([folder / "runtime.o", folder / "free.o"], folder / "libfree.so", "free")
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"files": ["libfree.so"]}))
     assert "this machine lacks sse99" in assert_fails(folder, error=UnsupportedError)
