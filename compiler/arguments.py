@@ -73,7 +73,9 @@ _CHECKS: dict[str, checks.Check] = {
     "backend": checks.backend,
     "shapes": checks.shapes,
     "names": checks.names,
-    "path": checks.file,
+    **dict.fromkeys(("path", "folder"), checks.file),
+    "prefix": checks.text,
+    "kinds": checks.must_be("a tuple of kinds of code", lambda value: isinstance(value, (list, tuple)) and all(map(checks.is_text, value))),
     "plan": checks.plan,
     "schedule": checks.plan,
     "on_level": checks.function,
@@ -91,7 +93,7 @@ _CHECKS: dict[str, checks.Check] = {
     "weights": checks.weights,
     "limits": checks.limits,
     **dict.fromkeys(("inputs", "outputs", "values"), checks.arrays),
-    **dict.fromkeys(("again", "cache", "f64", "keep", "recording", "rounding"), checks.flag),
+    **dict.fromkeys(("again", "cache", "copied", "embed", "f64", "keep", "recording", "rounding", "verify"), checks.flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: find_level(value)),
 }
 """The check for each parameter of public functions. A default of None passes. The fields of `CompileOptions` carry their own checks."""

@@ -45,7 +45,7 @@ _OPENMP = "__kmpc_"
 
 @checked
 def bundle(
-    source: Source, folder: str | os.PathLike[str], *, kinds: tuple[str, ...] = ("static", "shared"), prefix: str | None = None, embed: bool = False,
+    source: Source, folder: str | os.PathLike[str], *, kinds: Sequence[str] = ("static", "shared"), prefix: str | None = None, embed: bool = False,
     options: CompileOptions | None = None, cache: bool = True, **given: Unpack[CompileFields],
 ) -> Path:  # fmt: skip
     """Compile a model and write it to `folder` as a library with an interface in C; returns the folder.
@@ -110,7 +110,7 @@ def compiled(origin: Origin, options: CompileOptions, *, cache: bool) -> Artifac
 
 
 def write(
-    artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: tuple[str, ...], tools: Tools | None, *, embed: bool,
+    artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: Sequence[str], tools: Tools | None, *, embed: bool,
     source: ModelFile | None = None,
 ) -> Path:  # fmt: skip
     """Write a bundle of an artifact; see `bundle`.

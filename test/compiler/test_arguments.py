@@ -96,6 +96,9 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "Pipeline.stage", default.stage, {"level": lambda: "linalg"}
     yield "Pipeline.load", stepwell.Pipeline.load, {"path": lambda: "x"}
     yield "Pipeline.save", default.save, {"path": lambda: os.devnull}
+    # A folder that is a file: everything else is found out before that.
+    yield "bundle", stepwell.bundle, {"source": lambda: MODEL, "folder": lambda: os.devnull, "kinds": lambda: ("object",)}
+    yield "load", stepwell.load, {"folder": lambda: "x"}
     yield "load_file", load_file, {"path": lambda: "x"}
 
 

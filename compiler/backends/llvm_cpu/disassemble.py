@@ -67,6 +67,8 @@ class _Object:
     def __init__(self, data: bytes, nodes: Sequence[str], lines: Sequence[int]) -> None:
         self.file = cast(Any, ELFFile(io.BytesIO(data)))
         self.nodes, self.lines = nodes, lines
+        if self.file["e_machine"] not in _MACHINES:
+            raise CodegenError(f"the disassembly of {self.file['e_machine']} is not supported; supported: {', '.join(_MACHINES)}")
         self.machine = _MACHINES[self.file["e_machine"]]
         table = self.file.get_section_by_name(".symtab")
         if table is None:

@@ -82,11 +82,18 @@ def test_an_object_is_of_the_family_of_its_target(target: str, commands: Command
     onnx.save(small(), model)
     ended = commands.stepwell("compile", str(model), "--target", target, "--emit", "obj", "-o", str(made))
     assert ended.status == 0, ended.err
+    family, listed = resolve(target).family, commands.stepwell("compile", str(model), "--target", target, "--emit", "asm")
+    if family == "wasm32":
+        assert made.read_bytes()[:4] == b"\0asm"
+        listed.refused(1, "not an ELF object: its disassembly is not supported")
+        return
     with made.open("rb") as file:
-        assert ELFFile(file)["e_machine"] == {"aarch64": "EM_AARCH64", "x86_64": "EM_X86_64"}[resolve(target).family]
-    listed = commands.stepwell("compile", str(model), "--target", target, "--emit", "asm")
+        assert ELFFile(file)["e_machine"] == {"aarch64": "EM_AARCH64", "riscv64": "EM_RISCV", "x86_64": "EM_X86_64"}[family]
+    if family == "riscv64":
+        listed.refused(1, "the disassembly of EM_RISCV is not supported")
+        return
     assert listed.status == 0, listed.err
-    vectors = {"aarch64": r"fadd +v\d+\.4s", "x86_64": r"vaddps +[xyz]mm"}[resolve(target).family]
+    vectors = {"aarch64": r"fadd +v\d+\.4s", "x86_64": r"vaddps +[xyz]mm"}[family]
     assert re.search(vectors, listed.out), listed.out
     assert re.search(r"node 0: sum", listed.out)
 
