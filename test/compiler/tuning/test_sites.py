@@ -275,7 +275,8 @@ class OwnChoice(Pass):
 
 
 def test_choices_of_plugins_are_sites() -> None:
-    register_pass("own-choice", level="graph")(type("OwnChoice", (OwnChoice,), {"__module__": "stepwell.passes.graph.imagined"}))
+    ours = {"__module__": "stepwell.passes.graph.imagined", "__doc__": "A choice."}
+    register_pass("own-choice", level="graph")(type("OwnChoice", (OwnChoice,), ours))
     pipeline = stepwell.Pipeline.default(DIGITS["target"]).insert_after("pack-matmul", "own-choice")
     sites = [site for site in find_sites(lower(DIGITS, pipeline=pipeline)) if site.kind == "own"]
     assert [site.floor for site in sites] == ["algorithm"] * 4
