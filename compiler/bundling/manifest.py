@@ -15,6 +15,8 @@ from stepwell.signature import TensorInfo, type_name
 FILE = "manifest.json"
 FORMAT, ABI = 1, 1
 """The version of the manifest, and of the interface in C (STEPWELL_ABI_VERSION)."""
+HEAD_BYTES = 4096
+"""The bytes before the weights in their file: a page, so that they can be mapped (HEAD of runtime.c)."""
 ONNX_NUMBERS = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11, "uint32": 12,
     "uint64": 13, "bfloat16": 16, "float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20, "uint4": 21, "int4": 22,

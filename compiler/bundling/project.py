@@ -6,7 +6,7 @@ from importlib.resources import files as package_files
 
 import stepwell.bundling
 from stepwell.bundling.c_text import comment
-from stepwell.bundling.manifest import ABI, FORMAT, Entry, Machine, Manifest, ModelFile, WeightsFile
+from stepwell.bundling.manifest import ABI, FORMAT, HEAD_BYTES, Entry, Machine, Manifest, ModelFile, WeightsFile
 from stepwell.bundling.tables import Tables, raw_signature
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.target.families import family_of
@@ -36,7 +36,7 @@ def header(tables: Tables, version: str) -> str:
    `workspace` {size} bytes, both at a multiple of 64; arrays are aligned to their elements, and nothing overlaps what is written. Returns 0, or
    another number if an index in the data is out of range. */
 #define STEPWELL_WORKSPACE_{name} {size}
-#define STEPWELL_WEIGHTS_OFFSET_{name} 4096
+#define STEPWELL_WEIGHTS_OFFSET_{name} {HEAD_BYTES}
 STEPWELL_PUBLIC_{name} {signature};
 """
     signature_text = comment("\n" + "\n".join(lines)) if lines else ""

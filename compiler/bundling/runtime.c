@@ -271,8 +271,7 @@ HIDDEN void API(kmpc_for_static_init_8u)(
     *stride = (int64_t)(count * (uint64_t)step);
     if (last) *last = first + size == count && size != 0;
     *lower = begin + first * (uint64_t)step;
-    *upper = *lower + size * (uint64_t)step - (uint64_t)step; /* below *lower if there is no part */
-    if (size == 0) *lower = begin + count * (uint64_t)step, *upper = *lower - (uint64_t)step;
+    *upper = *lower + size * (uint64_t)step - (uint64_t)step; /* below *lower if there is no part, since `first` is then all of them */
 }
 
 HIDDEN void API(kmpc_for_static_fini)(void *place, int32_t number) { (void)place, (void)number; }

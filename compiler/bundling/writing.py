@@ -13,7 +13,7 @@ from stepwell.arguments import checked
 from stepwell.backends.artifact import Artifact
 from stepwell.bundling import project
 from stepwell.bundling.c_text import check_name, identifier
-from stepwell.bundling.manifest import FILE, ModelFile, WeightsFile
+from stepwell.bundling.manifest import FILE, HEAD_BYTES, ModelFile, WeightsFile
 from stepwell.bundling.relocatable import merged
 from stepwell.bundling.tables import State, Tables, check_artifact
 from stepwell.bundling.toolchain import Tools, find_tools
@@ -38,8 +38,6 @@ KINDS = ("static", "shared", "object")
 """The kinds of a bundle's code: a library to link, one to load, or one object and the run time in C, made without a C compiler."""
 FAMILIES = ("x86_64", "aarch64", "riscv64")
 """The families of machines that bundles are written for: those whose objects are ELF."""
-HEAD_BYTES = 4096
-"""The bytes before the weights in their file: a page."""
 _OPENMP = "__kmpc_"
 
 
