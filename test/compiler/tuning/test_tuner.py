@@ -1,6 +1,9 @@
 """The tuner on a simulated device: what it finds, keeps, rolls back, and survives."""
 
 import math
+import multiprocessing
+import os
+import signal
 
 import pytest
 from tuned_lists import ListedSubject, simulated
@@ -92,6 +95,37 @@ def test_records_are_kept_and_used_again(tmp_path):
         assert again.plan is not None
         assert again.plan.choices == first.plan.choices
         assert sum(tried.values()) > len(built) > 0  # the winners, the whole network, and nothing that was tried before
+
+
+def test_a_killed_tuning_is_resumed(tmp_path):
+    device = simulated(1, GAINS)
+
+    def build_and_be_killed(path):
+        class Killed(type(device)):
+            built = 0
+
+            def build(self, requests, timeout):
+                Killed.built += len(requests)
+                if Killed.built > 12:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return super().build(requests, timeout)
+
+        with Database.opened(path, machine="m") as database:
+            tune(Killed(**vars(device)), database, subject=ListedSubject(device))
+
+    child = multiprocessing.get_context("fork").Process(target=build_and_be_killed, args=(tmp_path / "t.sqlite",))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    with Database.opened(tmp_path / "t.sqlite", machine="m") as database:
+        before = {(record[0].content, record[2].text) for record in database.records()}
+        assert before
+        result = tune(device, database)
+        assert result.plan is not None
+        assert result.plan.choices == {"schedule": {"k0": "n=3", "k1": "n=7"}}
+        after = {(record[0].content, record[2].text) for record in database.records()}
+        assert before < after
+        assert [record.run.status for record in database.runs()] == ["running", "finished"]
 
 
 def test_settings_are_checked():
