@@ -138,6 +138,8 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, variant="plans", plans=str(options.plans)))
         if options.bundle:
             contestants.append(replace(plain, variant="a bundle", bundled=True))
+        if options.copied:
+            contestants.append(replace(plain, variant="a bundle of copied weights", bundled=True, copied=True))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
         if (options.int8 or options.weights or options.precision) and "stepwell" in options.engines:

@@ -90,7 +90,7 @@ class _Stepwell:
             folder = tempfile.mkdtemp(prefix="stepwell-bench-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             stepwell.bundle(job.model, folder, prefix="network", kinds=("shared",), shapes=job.shapes or None, **how)
-            model = stepwell.load(folder, threads=job.threads)
+            model = stepwell.load(folder, threads=job.threads, copied=of.copied)
         elif job.level is not None:
             from stepwell.cli.files import read_text, read_weights
 

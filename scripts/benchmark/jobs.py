@@ -41,6 +41,8 @@ class Contestant:
     """A folder with a plan for each network and number of threads (`tuned.plan_file`); empty for none."""
     bundled: bool = False
     """Whether stepwell runs the model as a bundle, through its interface in C."""
+    copied: bool = False
+    """Whether that copies the weights into memory of large pages instead of mapping their file."""
     variant: str = ""
     """The label that distinguishes it from plain stepwell if both take part."""
     of_floats: bool = False
