@@ -1,6 +1,7 @@
 """Schedules with equal arithmetic compute equal bits, and the others are worth telling apart."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from operator import eq
 from random import Random
 
@@ -13,6 +14,7 @@ from schedule_variants import results
 
 import stepwell
 from stepwell.dialects.sched.nest import NestKnobs
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule.arithmetic import arithmetic
@@ -40,7 +42,7 @@ MODELS = {
     "product": model([node("MatMul", ["x", "w"], ["y"])], F32, (7, 37), w=floats(37, 45)),
     # with an image that is mostly zero, sums of -0, which must begin with zero in each schedule
     "convolution": model([node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])], F32, (1, 3, 9, 11), w=-abs(floats(13, 3, 3, 3))),
-    "maximum": model([node("ReduceMax", ["x", "a"], ["y"])], F32, (5, 7, 67), a=np.array([1])),
+    "maximum": model([node("ReduceMax", ["x", "a"], ["y"])], F32, (4, 7, 67), a=np.array([1])),
     "softmax": model([node("Softmax", ["x"], ["y"])], F32, (7, 53)),
     "sum": model([node("ReduceSum", ["x", "a"], ["y"])], F64, (5, 7, 43), a=np.array([1, 2])),
     "bytes": model([node("MatMulInteger", ["x", "w"], ["y"])], U8, (7, 36), w=RANDOM.integers(-128, 127, (36, 45)).astype(np.int8)),
@@ -118,9 +120,14 @@ def test_what_changes_the_order_of_sums() -> None:
     assert with_(block=blocks(**{f"d{inner}": 2})) == "block.r1=2"
     assert with_(block=blocks(**{f"d{first}": 1, f"d{inner}": 2})) == "", "one iteration of the outer dimension at a time"
     assert with_(intrinsic="vdpbf16ps.512") == "by=vdpbf16ps.512"
+    with op.operation.context:
+        ScheduleInfo(op.operation).part = 2
+    assert with_(block=blocks(**{f"d{first}": 2})) == "block.r0=2", "sums in parts begin anew in each block"
     most = root("maximum")
     odd = Nest(tuple(most.parallel_dims), 0, (1,) * len(most.sizes), -1, 1)
     assert arithmetic(odd, most).startswith("tile="), "of two zeros either"
+    [even] = [d for d in most.parallel_dims if most.sizes[d] == 4]
+    assert arithmetic(replace(odd, vector=even, width=4), most) == "", "no element is left over after the vectors"
     whole = root("bytes")
     free = Nest(tuple(whole.parallel_dims), 0, (1,) * len(whole.sizes), whole.reduction_dims[-1], 4)
     assert arithmetic(free, whole) == "", "integers wrap"
