@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stepwell.pipelines.pipeline import Pipeline as Pipeline
     from stepwell.runtime.model import CompiledModel as CompiledModel
     from stepwell.runtime.serving.streams import Streams as Streams
+    from stepwell.signature import TensorInfo as TensorInfo
     from stepwell.tuning.tune import tune as tune
     from stepwell.tuning.tuner import Tuned as Tuned
 else:
