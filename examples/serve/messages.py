@@ -132,7 +132,7 @@ def read_outputs(message: Body, model: BundledModel) -> dict[str, bool]:
     """The outputs that a request asks for, and whether each is binary. Raises ProtocolError."""
     types = {info.name: info.dtype.name for info in model.outputs}
     found: dict[str, bool] = {}
-    for output in [Output(name=name) for name in types] if message.outputs is None else message.outputs:
+    for output in message.outputs or [Output(name=name) for name in types]:
         if output.name not in types or output.name in found:
             raise ProtocolError(f"outputs: expected some of {', '.join(types)}, each once, got {shown(output.name)}")
         binary = output.parameters.binary_data

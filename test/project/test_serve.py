@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import copy
 import http.client
 import importlib
 import json
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -338,6 +340,49 @@ def test_errors(server: Running) -> None:
     assert server.metric("stepwell_failures_total", model="free", reason="input") == 1
 
 
+ODD = (
+    None, True, -1, 0, 1, 2, 1 << 63, 1 << 70, 1e400, -0.0, "", "x", "\ud800", "FP32", "BF16", [], {}, [None], [1] * 17, [1 << 62, 8],
+    [[1, 2], [3, 4]],
+)  # fmt: skip
+
+
+def places(value: object) -> Iterator[tuple[Any, Any]]:
+    """Every list or object in a value, with each of its indices or keys."""
+    for key in list(value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()):
+        yield value, key
+        yield from places(value[key])  # type: ignore[index]
+
+
+def test_any_body_is_a_request_or_one_error(module: ModuleType, server: Running) -> None:
+    messages, random, refusals = sys.modules["messages"], Random(50), []
+    good = {
+        "id": "1", "inputs": [tensor("x", [2, 8], binary_data_size=64), tensor("z", [2, 2], [[1, 2], [3, 4]])],
+        "outputs": [{"name": "t", "parameters": {"binary_data": False}}], "parameters": {"timeout": 5, "binary_data_output": True},
+    }  # fmt: skip
+    for _ in range(3000):
+        message = copy.deepcopy(good)
+        for _ in range(random.choice((0, 1, 1, 2))):
+            where, key = random.choice(list(places(message)))
+            if random.random() < 0.3:
+                del where[key]
+            else:
+                where[key] = copy.deepcopy(random.choice(ODD))
+        head = json.dumps(message).encode()
+        body, length = bytearray(head + bytes(64)), str(len(head))
+        if random.random() < 0.1:
+            body[random.randrange(len(head))] = random.randrange(256)
+        if random.random() < 0.1:
+            length = random.choice(("", "0", "-1", "+5", "1_0", "\u0663", "99999"))
+        if random.random() < 0.1:
+            del body[random.randrange(len(body)) :]
+        try:
+            messages.read_request(body, length, server.models["free"])
+        except messages.ProtocolError as error:
+            refusals.append(str(error))
+    assert 1000 < len(refusals) < 2700
+    assert [text for text in refusals if not text.isprintable() or len(text) > 300] == []
+
+
 def test_bodies_that_are_too_large_are_not_read(server: Running) -> None:
     message = f"expected a body of at most 1 MiB, got {MAX_BODY + 1} bytes or more"
     assert server.error("/v2/models/free/infer", bytes(MAX_BODY + 1)) == (413, message)
@@ -417,7 +462,10 @@ def test_a_full_queue_deadlines_and_clients_that_go(server: Running) -> None:
         assert not long.done()
         for one in waiting:
             assert_same(one.result(), quick)
-    for reason, count in (("deadline", 1), ("queue full", 1), ("disconnected", 1)):
+    with pytest.raises(InferenceServerException, match=r"\[504\]"):
+        server.infer("slow", slow(1_000_000_000), timeout=200_000)
+    assert_same(server.infer("slow", slow(3), timeout=8_000_000), quick)  # the run before has been ended
+    for reason, count in (("deadline", 2), ("queue full", 1), ("disconnected", 1)):
         assert server.metric("stepwell_failures_total", model="slow", reason=reason) == count, reason
 
 
