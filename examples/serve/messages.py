@@ -4,7 +4,6 @@ The protocol is https://github.com/kserve/open-inference-protocol; tensors are J
 """
 
 import itertools
-import json
 import math
 import re
 import reprlib
@@ -14,6 +13,7 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 
 from stepwell import BundledModel, TensorInfo
 
@@ -97,15 +97,17 @@ class InferenceRequest:
     """Seconds; None if the request sets none."""
 
 
-def read_request(body: bytes | bytearray, header_length: str | None, model: BundledModel) -> InferenceRequest:
+def read_request(body: bytes | bytearray, header_length: str | None, model: BundledModel, max_json: int) -> InferenceRequest:
     """The request in a body. Binary tensors share its memory: nothing is allocated by the sizes that a request states.
 
-    `header_length` is the header Inference-Header-Content-Length: how many bytes of the body are JSON, before the binary tensors; all if None.
-    Raises ProtocolError.
+    `header_length` is the header Inference-Header-Content-Length: how many bytes of the body are JSON, before the binary tensors; all if None. More
+    than `max_json` are refused, since no other Python runs while JSON is read. Raises ProtocolError.
     """
     if header_length is not None and not (re.fullmatch("[0-9]{1,18}", header_length) and int(header_length) <= len(body)):
         raise ProtocolError(f"Inference-Header-Content-Length: expected at most the {len(body)} bytes of the body, got {shown(header_length)}")
     offset = len(body) if header_length is None else int(header_length)
+    if offset > max_json:
+        raise ProtocolError(f"expected at most {max_json} bytes of JSON, got {offset}: send tensors as binary data")
     try:
         message = Body.model_validate_json(body[:offset])
     except ValidationError as error:
@@ -189,7 +191,7 @@ def write_response(model: str, version: str, request: InferenceRequest, results:
         else:
             outputs.append(written | {"data": array.ravel().tolist()})
     message = {"model_name": model, "model_version": version, "outputs": outputs} | ({} if request.id is None else {"id": request.id})
-    head = json.dumps(message, separators=(",", ":")).encode()
+    head = to_json(message, inf_nan_mode="constants")
     return head + b"".join(binary), len(head) if binary else None
 
 

@@ -66,7 +66,7 @@ class Server:
         self.held = 0
         """The bytes of all bodies in memory."""
         self.converters = ThreadPoolExecutor(2, "convert")
-        """They read and write tensors beside the event loop. Few, because JSON takes some twenty times its size while it is read."""
+        """They read and write tensors beside the event loop. Few, because JSON takes up to twenty times its size while it is read."""
         for folder in options.bundles:
             served = Served(folder, options, self.metrics)
             if self.models.setdefault(served.name, served) is not served:
@@ -143,7 +143,8 @@ class Server:
         if encoding := request.headers.get("content-encoding"):
             raise Refused(415, "encoding", f"Content-Encoding: expected none, got {encoding!r:.40}")
         convert = partial(asyncio.get_running_loop().run_in_executor, self.converters)
-        asked = await convert(read_request, body, request.headers.get("inference-header-content-length"), served.model)
+        header_length = request.headers.get("inference-header-content-length")
+        asked = await convert(read_request, body, header_length, served.model, self.options.max_json << 20)
         seconds = min(asked.timeout or self.options.timeout, self.options.timeout) - (time.monotonic() - began)
         results = await served.run(asked, request, seconds)
         written, json_bytes = await convert(write_response, served.name, MODEL_VERSION, asked, results)
@@ -196,6 +197,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--queue", type=positive, default=64, help="how many requests wait for a model; more get status 503 (default %(default)s)")
     made.add_argument("--timeout", type=float, default=30, metavar="SECONDS", help="the most that a request takes (default %(default)s)")
     made.add_argument("--max-body", type=positive, default=64, metavar="MIB", help="the largest body of a request (default %(default)s)")
+    made.add_argument("--max-json", type=positive, default=8, metavar="MIB", help="the most of it that is JSON (default %(default)s)")
     made.add_argument("--max-held", type=positive, default=512, metavar="MIB", help="the most that bodies take together (default %(default)s)")
     made.add_argument("--grace", type=positive, default=30, metavar="SECONDS", help="how long requests may go on after SIGTERM (default %(default)s)")
     made.add_argument("--log-requests", action="store_true", help="a line in the log for each request")

@@ -376,9 +376,10 @@ def test_any_body_is_a_request_or_one_error(module: ModuleType, server: Running)
         if random.random() < 0.1:
             del body[random.randrange(len(body)) :]
         try:
-            messages.read_request(body, length, server.models["free"])
+            messages.read_request(body, length, server.models["free"], 380)
         except messages.ProtocolError as error:
             refusals.append(str(error))
+    assert any(text.startswith("expected at most 380 bytes of JSON, got ") for text in refusals)
     assert 1000 < len(refusals) < 2700
     assert [text for text in refusals if not text.isprintable() or len(text) > 300] == []
 
