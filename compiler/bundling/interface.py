@@ -71,7 +71,10 @@ class Interface:
         self._checked(self._verify, model)
 
     def context(self, model: Handle, threads: int, allocate: object, *, spins: bool = True) -> Handle:
-        """A context with a function of type `ALLOCATE`, which must live as long. Unless it `spins`, idle threads sleep at once. Raises StepwellError."""
+        """A context with a function of type `ALLOCATE`, which must live as long. Unless it `spins`, idle threads sleep at once.
+
+        Raises StepwellError.
+        """
         context, options = Handle(), _ContextOptions(ctypes.sizeof(_ContextOptions), threads, -1 if spins else 0, 0, allocate, None)
         self._checked(self._context_new, model, ctypes.byref(options), ctypes.byref(context))
         return context

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from stepwell.dialects.support.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -42,13 +44,14 @@ class InMemory:
     keeps_state: bool = False
     """Whether it keeps a state from run to run."""
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run on inputs by name; returns outputs by name."""
         raise NotImplementedError
 
     def streams(
-        self, streams: int | str, *, threads: int | None = None, queue: int = 64, callers: int | None = None, example: Mapping[str, Any] | None = None
-    ) -> "Streams":
+        self, streams: int | str, *, threads: int | None = None, queue: int = 64, callers: int | None = None,
+        example: Mapping[str, np.ndarray] | None = None,
+    ) -> "Streams":  # fmt: skip
         """Streams that run this model for many callers: so many, each with `threads` threads, by default its share of the cores.
 
         At most `queue` requests wait. With "auto", the fastest way to share the cores out among `callers` callers, by default one for each core, is
@@ -60,7 +63,7 @@ class InMemory:
         return open_streams(self, streams, threads=threads, queue=queue, callers=callers, example=example)
 
     def stream_runner(self, threads: int, *, spins: bool) -> "Runner":
-        """What runs it for one stream: see `stepwell.runtime.serving.choice.Served`."""
+        """The runner for one stream: see `stepwell.runtime.serving.choice.Served`."""
         from stepwell.runtime.serving.streams import ContextRunner
 
         return ContextRunner(self.run, threads, spins=spins)

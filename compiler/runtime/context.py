@@ -1,4 +1,4 @@
-"""What belongs to one caller of compiled code: its workspaces, its number of threads, and a way to stop its run."""
+"""The things of one caller of compiled code: its workspace, its number of threads, and a way to stop its run."""
 
 import threading
 from concurrent.futures import CancelledError
@@ -19,9 +19,12 @@ class Context:
     """
 
     def __init__(self, threads: int, *, spins: bool) -> None:
-        """`spins` is whether idle threads of its team keep their cores busy for `SPIN_MILLISECONDS` before they sleep: not if others need the cores."""
+        """`spins` is whether idle threads of its team keep their cores busy for `SPIN_MILLISECONDS` before they sleep. They should not where other
+        threads need the cores.
+        """
         self.threads = threads
-        self.workspaces = Workspaces()
+        self.workspaces = Workspaces(kept=1)
+        """A run takes one, and one is kept: the largest that was needed of late."""
         self.stopped = False
         """Whether its run is to end; set from any thread, and checked where a loop of compiled code asks whether to go on."""
         self._spin = SPIN_MILLISECONDS if spins else 0

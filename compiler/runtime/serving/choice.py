@@ -31,7 +31,7 @@ class Served(Protocol):
         """Whether it keeps a state from run to run."""
 
     def stream_runner(self, threads: int, *, spins: bool) -> Runner:
-        """What runs it for one stream of so many threads; with `spins`, idle threads may keep their cores busy for a moment."""
+        """The runner for one stream of so many threads. With `spins`, idle threads may keep their cores busy for a moment."""
 
 
 def open_streams(
@@ -105,7 +105,8 @@ def decided(measured: Sequence[Candidate], callers: int) -> Choice:
     is_fastest = best.requests_per_second == fastest
     reason = "it answers most requests a second" if is_fastest else f"more streams are faster by less than {LEAST_GAIN - 1:.0%}, and need more memory"
     many = f"{callers} caller{'s' if callers > 1 else ''}"
-    return Choice(best.streams, best.threads, tuple(measured), f"{_named(best.streams, best.threads)}: {reason} ({many}; streams x threads: {rates}).")
+    why = f"{_named(best.streams, best.threads)}: {reason} ({many}; streams x threads: {rates})."
+    return Choice(best.streams, best.threads, tuple(measured), why)
 
 
 def _named(streams: int, threads: int) -> str:

@@ -22,7 +22,7 @@ Results = dict[str, np.ndarray]
 
 
 class Runner(Protocol):
-    """What runs the requests of one stream: a model with a workspace and a team of threads."""
+    """Runs the requests of one stream: a model with a workspace and a team of threads."""
 
     def enter(self) -> None:
         """Prepare the thread that calls `run`, before its first call."""
@@ -54,12 +54,12 @@ class Statistics:
     submitted: int = 0
     """The requests that were accepted."""
     completed: int = 0
-    """Those with a result."""
+    """The requests with a result."""
     failed: int = 0
-    """Those whose run raised an exception."""
+    """The requests whose run raised an exception."""
     cancelled: int = 0
     expired: int = 0
-    """Those whose deadline has passed."""
+    """The requests whose deadline has passed."""
     rejected: int = 0
     """The requests that were not accepted, because the queue was full."""
     queued: int = 0
@@ -68,6 +68,8 @@ class Statistics:
 
 
 class State(enum.Enum):
+    """The state of a request."""
+
     BLOCKED = 0
     """Its caller waits for room in the queue."""
     WAITING = 1
@@ -95,7 +97,7 @@ class Request(Future[Results]):
         self.admitted = threading.Event()
         """Set when its caller need not wait for room any more."""
         self.runner: Runner | None = None
-        """What runs it."""
+        """The runner of its stream, while it runs."""
         self.is_unwanted = False
         """Whether it was cancelled while it ran."""
         self._queue = waiting

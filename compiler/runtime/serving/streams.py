@@ -77,7 +77,7 @@ class Choice:
     streams: int
     threads: int
     candidates: tuple[Candidate, ...]
-    """What was compared."""
+    """The ways that were compared."""
     why: str
     """The reason, as a sentence."""
 
@@ -153,8 +153,8 @@ class Streams:
     def close(self, cancel_pending: bool = False) -> None:
         """Accept no more requests, run those that wait, or cancel them with `cancel_pending`, and wait for the end of all.
 
-        In a forked process it does nothing. Without a call, the same happens when the program ends, and streams that nobody refers to end by
-        themselves when their requests have ended.
+        In a forked process it does nothing, and in a callback of a future it does not wait. Without a call, the same happens when the program ends,
+        and streams that nobody refers to end by themselves when their requests have ended.
         """
         if self._queue.is_here():
             self._queue.close(cancel_pending=cancel_pending)
@@ -208,9 +208,9 @@ def _run_next(queue: Queue, line: int, runner: Runner) -> None:
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
-    """Wait for the end of threads, except for the current one, which may be a stream's."""
-    for thread in threads:
-        if thread is not threading.current_thread():
+    """Wait for the end of threads, unless the current one is among them: a callback of a future runs in a stream's thread."""
+    if threading.current_thread() not in threads:
+        for thread in threads:
             thread.join()
 
 
