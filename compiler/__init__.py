@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepwell.dialects.support.errors import (
         BusyWarning as BusyWarning,
         CodegenError as CodegenError,
+        DeadlineError as DeadlineError,
         IndexRangeError as IndexRangeError,
         InferenceError as InferenceError,
         InputError as InputError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ModelWarning as ModelWarning,
         PassError as PassError,
         PipelineError as PipelineError,
+        QueueFullError as QueueFullError,
         RecordWarning as RecordWarning,
         ResourceError as ResourceError,
         ScheduleError as ScheduleError,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from stepwell.pipelines.lowered import Lowered as Lowered
     from stepwell.pipelines.pipeline import Pipeline as Pipeline
     from stepwell.runtime.model import CompiledModel as CompiledModel
+    from stepwell.runtime.serving.streams import Streams as Streams
+    from stepwell.signature import TensorInfo as TensorInfo
     from stepwell.tuning.tune import tune as tune
     from stepwell.tuning.tuner import Tuned as Tuned
 else:

@@ -52,6 +52,7 @@ class Interface:
             self._library = ctypes.CDLL(str(library))
             self.run = self._function("run", ctypes.c_int)
             self.reset, self.context_free, self.close = (self._function(function, None) for function in ("reset", "context_free", "close"))
+            self.cancel = self._function("cancel", None)
             self.context_bytes = self._function("context_bytes", ctypes.c_size_t)
             self._open, self._verify, self._context_new = (self._function(function, ctypes.c_int) for function in ("open", "verify", "context_new"))
             self._error = self._function("error", ctypes.c_char_p)
@@ -69,9 +70,12 @@ class Interface:
         """Compare the digest of the weights. Raises StepwellError."""
         self._checked(self._verify, model)
 
-    def context(self, model: Handle, threads: int, allocate: object) -> Handle:
-        """A context with a function of type `ALLOCATE`, which must live as long. Raises StepwellError."""
-        context, options = Handle(), _ContextOptions(ctypes.sizeof(_ContextOptions), threads, -1, 0, allocate, None)
+    def context(self, model: Handle, threads: int, allocate: object, *, spins: bool = True) -> Handle:
+        """A context with a function of type `ALLOCATE`, which must live as long. Unless it `spins`, idle threads sleep at once.
+
+        Raises StepwellError.
+        """
+        context, options = Handle(), _ContextOptions(ctypes.sizeof(_ContextOptions), threads, -1 if spins else 0, 0, allocate, None)
         self._checked(self._context_new, model, ctypes.byref(options), ctypes.byref(context))
         return context
 

@@ -1,10 +1,11 @@
 """`stepwell.load`: runs a bundle through its interface in C."""
 
 import collections
+import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     import ctypes
 
 
+Run: TypeAlias = Callable[[Sequence[object], Mapping[str, np.ndarray]], list[np.ndarray]]
+"""A function of the inputs in the model's order and of outputs to write to by name, which returns the outputs in the model's order."""
+
+
 class BundledModel(InMemory):
     """A loaded bundle, with the interface of `CompiledModel`. Safe to call from several threads at once, unless it has a state.
 
@@ -37,6 +42,7 @@ class BundledModel(InMemory):
         self.threads = threads
         """The number of threads of a run; it holds for contexts that are made later."""
         self.inputs, self.outputs = (tuple(entry.info for entry in side) for side in (manifest.inputs, manifest.outputs))
+        self.keeps_state = bool(manifest.state)
         self._contexts: collections.deque[_Context] = collections.deque()
         self._interface = Interface(folder / f"lib{self.name}.so", self.name)
         weights = manifest.weights
@@ -54,11 +60,18 @@ class BundledModel(InMemory):
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
         """Run on inputs by name; returns outputs by name. `out` has arrays to write to, by name. Raises like a call."""
+        return self._by_name(self._run, inputs, out)
+
+    def stream_runner(self, threads: int, *, spins: bool) -> "_ContextRunner":
+        """A stream has a context of its own. Its state, if there is one, is empty at first."""
+        return _ContextRunner(self, threads, spins=spins)
+
+    def _by_name(self, run: "Run", inputs: Mapping[str, np.ndarray], out: Mapping[str, np.ndarray] | None) -> Arrays:
         given = by_name(inputs, [info.name for info in self.inputs])
         names = [info.name for info in self.outputs]
         if out is not None and (not isinstance(out, Mapping) or set(out) - set(names)):
             raise names_error(out, names, "output", some=True)
-        results = self._run([given[info.name] for info in self.inputs], dict(out or {}))
+        results = run([given[info.name] for info in self.inputs], dict(out or {}))
         return dict(zip(names, results, strict=True))
 
     def reset(self) -> None:
@@ -92,32 +105,35 @@ class BundledModel(InMemory):
             self.close()
 
     def _run(self, arrays: Sequence[object], out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        context = self._taken()
+        try:
+            return self._run_in(context, arrays, out)
+        finally:
+            self._contexts.append(context)
+
+    def _run_in(self, context: "_Context", arrays: Sequence[object], out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         fitting = [as_tensor(f"input '{info.name}'", info, array) for info, array in zip(self.inputs, arrays, strict=True)]
         given = [np.require(array, requirements=("C", "A")) for array in fitting]
         results: list[np.ndarray | None] = [_destination(info, out[info.name]) if info.name in out else _result(info) for info in self.outputs]
-        context = self._taken()
-        try:
-            return context.run(given, results)
-        finally:
-            self._contexts.append(context)
+        return context.run(given, results)
 
     def _taken(self) -> "_Context":
         try:
             return self._contexts.pop()
         except IndexError:
-            return _Context(self, self._interface)
+            return _Context(self, self._interface, self.threads)
 
 
 class _Context:
     """A context, and the structures for its calls. Used by one thread at a time."""
 
-    def __init__(self, model: BundledModel, interface: Interface) -> None:
+    def __init__(self, model: BundledModel, interface: Interface, threads: int, *, spins: bool = True) -> None:
         self._outputs = model.outputs
         self._made: dict[int, np.ndarray] = {}
         self._failed: BaseException | None = None
         self._allocate = ALLOCATE(self._array)
         self._interface = interface
-        self.handle = interface.context(model._model, model.threads, self._allocate)
+        self.handle = interface.context(model._model, threads, self._allocate, spins=spins)
         self._ins, self._outs = (Tensor * max(len(model.inputs), 1))(), (Tensor * max(len(model.outputs), 1))()
         self._numbers = [entry.onnx_dtype for entry in model.manifest.inputs]
 
@@ -157,6 +173,46 @@ class _Context:
     def close(self) -> None:
         """Free it."""
         self._interface.context_free(self.handle)
+
+
+class _ContextRunner:
+    """Runs a bundle for one stream: see `Runner`."""
+
+    def __init__(self, model: BundledModel, threads: int, *, spins: bool) -> None:
+        self._model, self._interface = model, model._interface
+        self._context: _Context | None = _Context(model, self._interface, threads, spins=spins)
+        self._run = functools.partial(model._by_name, functools.partial(model._run_in, self._context))
+
+    def enter(self) -> None:
+        """See `Runner`. The threads of a context are its own, whatever thread uses it."""
+
+    def run(self, inputs: Mapping[str, np.ndarray], out: Mapping[str, np.ndarray] | None) -> Arrays:
+        """See `Runner`."""
+        return self._run(inputs, out)
+
+    def stop(self) -> None:
+        """See `Runner`."""
+        if self._context is not None:
+            self._interface.cancel(self._context.handle)
+
+    def go_on(self) -> None:
+        """See `Runner`. The next run takes it back by itself."""
+
+    def reset(self) -> None:
+        """See `Runner`."""
+        if self._context is not None:
+            self._interface.reset(self._context.handle)
+
+    def close(self) -> None:
+        """See `Runner`."""
+        context, self._context = self._context, None
+        if context is not None:
+            context.close()
+
+    @property
+    def workspace_bytes(self) -> int:
+        """See `Runner`."""
+        return 0 if self._context is None else self._interface.context_bytes(self._context.handle)
 
 
 @checked

@@ -1103,7 +1103,7 @@ static int take_shape(stepwell_context *context, int32_t number, const stepwell_
                     given->rank < 0 || given->rank > STEPWELL_MAX_RANK ? "another rank" : shape_text(given, came));
     int64_t bytes = bytes_of(given, argument->item);
     if (bytes < 0 || (given->bytes && given->bytes < (uint64_t)bytes) || (!given->data && bytes) ||
-        (uintptr_t)given->data % (argument->item >= 8 ? 8 : (unsigned)argument->item) != 0)
+        (bytes && (uintptr_t)given->data % (argument->item >= 8 ? 8 : (unsigned)argument->item) != 0))
         return fail(&context->problem, STEPWELL_BAD_ARGUMENT, "%s '%s': expected %lld bytes at a multiple of %d, got %llu at %p", kind, info->name,
                     (long long)bytes, (int)argument->item, (unsigned long long)given->bytes, given->data);
     for (int32_t d = 0; d < info->rank; ++d) {

@@ -1,5 +1,6 @@
 """A model with state: outputs of one call that are inputs of the next, including growing KV caches."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from stepwell.runtime.fitting import as_tensor, by_name, count_error
 from stepwell.runtime.general import GeneralProgram
 from stepwell.runtime.model import Arrays
 from stepwell.runtime.results import Results
+from stepwell.runtime.serving.requests import Runner
+from stepwell.runtime.serving.streams import ContextRunner
 from stepwell.signature import TensorInfo
 
 R = TypeVar("R")
@@ -91,6 +94,7 @@ class BoundModel(InMemory):
     """
 
     kind = "a model with a state"
+    keeps_state = True
 
     def __init__(self, model: Model, pairs: Mapping[str, str], program: GeneralProgram | None) -> None:
         """`pairs` maps inputs to outputs, by name. `program` is one in which paired tensors can share memory."""
@@ -151,6 +155,11 @@ class BoundModel(InMemory):
 
     def __copy__(self) -> "BoundModel":
         return self._alone(self._copied)
+
+    def stream_runner(self, threads: int, *, spins: bool) -> Runner:
+        """A stream begins with a copy of the state of now; the next caller after `Streams.release` begins with an empty one."""
+        own = copy.copy(self)
+        return ContextRunner(own.run, threads, spins=spins, reset=own.reset)
 
     def _alone(self, call: Callable[[], R]) -> R:
         """The result of a call that excludes all concurrent ones."""

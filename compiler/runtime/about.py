@@ -3,9 +3,16 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from stepwell.dialects.support.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from stepwell.runtime.serving.requests import Runner
+    from stepwell.runtime.serving.streams import Streams
+    from stepwell.signature import TensorInfo
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,34 @@ class InMemory:
     """A model whose code is in the memory of this process: copies share the code, and it cannot be pickled."""
 
     kind: ClassVar[str] = "a compiled model"
+    inputs: "tuple[TensorInfo, ...]"
+    """The inputs that a run takes."""
+    keeps_state: bool = False
+    """Whether it keeps a state from run to run."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run on inputs by name; returns outputs by name."""
+        raise NotImplementedError
+
+    def streams(
+        self, streams: int | str, *, threads: int | None = None, queue: int = 64, callers: int | None = None,
+        example: Mapping[str, np.ndarray] | None = None,
+    ) -> "Streams":  # fmt: skip
+        """Streams that run this model for many callers: so many, each with `threads` threads, by default its share of the cores.
+
+        At most `queue` requests wait. With "auto", the fastest way to share the cores out among `callers` callers, by default one for each core, is
+        measured within a second, with runs on `example` (inputs by name), by default arrays of the model's sizes; `Streams.choice` has the result.
+        Raises InputError for a wrong argument, ResourceError if there is no memory or there are no threads.
+        """
+        from stepwell.runtime.serving.choice import open_streams  # imported here, because most programs do not need it
+
+        return open_streams(self, streams, threads=threads, queue=queue, callers=callers, example=example)
+
+    def stream_runner(self, threads: int, *, spins: bool) -> "Runner":
+        """The runner for one stream: see `stepwell.runtime.serving.choice.Served`."""
+        from stepwell.runtime.serving.streams import ContextRunner
+
+        return ContextRunner(self.run, threads, spins=spins)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return copy.copy(self)

@@ -11,6 +11,7 @@ from stepwell.dialects.core.size_table import SIZES_FUNCTION, Status, Verdict
 from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import IndexRangeError
 from stepwell.runtime.boxes import contents
+from stepwell.runtime.context import current
 from stepwell.runtime.index_checks import IndexChecks
 from stepwell.runtime.late_sizes import LateSizes, Run, running
 from stepwell.runtime.loader import LoadedCode
@@ -66,12 +67,14 @@ class NativeExecutable:
         self.checks = checks
         """The checks of indices, whose hidden results come behind the outputs."""
         self.workspaces: collections.deque[np.ndarray] | SizedWorkspaces = collections.deque() if workspaces is None else workspaces
-        """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
+        """Free workspaces, one per concurrent call of threads without a `Context`. Taking and returning them is atomic."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
         """See `Executable`."""
+        context = current.context
+        workspaces = self.workspaces if context is None else context.workspaces.sized(self.workspace_bytes)
         try:
-            workspace = self.workspaces.pop()
+            workspace = workspaces.pop()
         except IndexError:
             workspace = self._new_workspace()
         if workspace.nbytes < self.workspace_bytes:  # made for other sizes
@@ -89,7 +92,7 @@ class NativeExecutable:
             if code:
                 raise self._out_of_range(code, hidden, self._table)
         finally:
-            self.workspaces.append(workspace)
+            workspaces.append(workspace)
 
     def _out_of_range(self, code: int, hidden: Sequence[np.ndarray], table: np.ndarray | None) -> IndexRangeError:
         """The error for the check whose status code gives; `table` has the sizes of the run."""
@@ -121,12 +124,14 @@ class NativeExecutable:
         """Run `main`; returns its status, if that may be another than 0."""
         if self._openmp is None:
             return self.main(addresses)
+        context = current.context
+        threads = self.threads if context is None else context.threads
         before = self._openmp.get_threads()
         try:
-            self._openmp.set_threads(self.threads, before)
+            self._openmp.set_threads(threads, before)
             return self.main(addresses)
         finally:
-            if before != self.threads:
+            if before != threads:
                 self._openmp.set_threads(before)
 
     def _new_workspace(self) -> np.ndarray:

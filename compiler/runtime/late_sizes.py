@@ -22,6 +22,7 @@ from stepwell.dialects.support.errors import CodegenError, IndexRangeError, Limi
 from stepwell.dialects.support.limits import how_to
 from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.callbacks import catching_all
+from stepwell.runtime.context import current
 from stepwell.signature import TensorInfo
 
 _POLL_SECONDS = 0.05  # the most seconds that a loop runs before it checks for an interrupt
@@ -160,8 +161,10 @@ class Run:
     def poll(self, number: int) -> int:
         """The iteration of a loop before which compiled code should call again: about when an interrupt has waited long enough.
 
-        Raises LimitError for too many iterations; Python raises a pending interrupt.
+        Raises LimitError for too many iterations, CancelledError if the run was stopped; Python raises a pending interrupt.
         """
+        if current.context is not None:
+            current.context.check()
         if number >= self.late.most_rounds:
             raise LimitError(f"a loop goes on after {number} rounds, more than it may ({how_to('loop_rounds')})")
         now = time.monotonic()

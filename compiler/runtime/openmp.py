@@ -34,6 +34,7 @@ class OpenMP:
         self.get_threads: Callable[[], int] = calls.omp_get_max_threads
         """Returns the number of threads for parallel regions of this thread."""
         self._known: Callable[[], int] | None = getattr(calls, "kmp_get_num_known_threads", None)
+        self._block: Callable[[int], None] | None = getattr(calls, "kmp_set_blocktime", None)
         forbidden = os.environ.pop(_INIT_AT_FORK, None)
         try:
             self.get_threads()
@@ -54,6 +55,14 @@ class OpenMP:
         if before != threads:
             self._set(threads)
         return before
+
+    def set_block_time(self, milliseconds: int) -> None:
+        """Set how long the other threads of this thread's team wait for the next parallel region before they sleep, as far as the runtime can.
+
+        By default it is 200 ms, in which a waiting thread keeps its core busy.
+        """
+        if self._block is not None:
+            self._block(milliseconds)
 
     @property
     def has_threads(self) -> bool:

@@ -10,7 +10,7 @@ from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.processes import Lock
 
 KEPT = 8
-"""The most free workspaces; of more, the smallest is freed."""
+"""The number of free workspaces that are kept."""
 IDLE_CALLS = 64
 """A free workspace is freed after this many consecutive calls that needed less than half of it."""
 IDLE_SECONDS = 30.0
@@ -42,9 +42,13 @@ class _Workspace:
 
 
 class Workspaces:
-    """Free workspaces, one for each concurrent call at least. Safe to use from several threads."""
+    """Free workspaces, one for each concurrent call at least. Safe to use from several threads.
 
-    def __init__(self) -> None:
+    `kept` is the most free workspaces; of more, the smallest is freed.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
         self._free: list[_Workspace] = []
         self._out: dict[int, tuple[weakref.ref[np.ndarray], _Workspace]] = {}
         """The workspaces in use, by the ids of their arrays. One is in use as long as its array exists."""
@@ -77,6 +81,8 @@ class Workspaces:
                 found = max(growing, key=lambda free: free.memory.nbytes, default=None)
             if found is not None:
                 self._free.remove(found)
+            elif len(self._free) == self._kept:  # the new one would displace it when it is returned
+                self._free.remove(min(self._free, key=lambda free: free.memory.nbytes))
         if found is None:
             room = _reserved(_rounded(size))
             found = _Workspace(room[: _rounded(size)], 0, 0.0, room)
@@ -111,7 +117,7 @@ class Workspaces:
                 else:
                     free.calls += 1
             kept = [free for free in self._free if free.calls < IDLE_CALLS and (free.calls == 0 or now - free.used < IDLE_SECONDS)]
-            self._free = sorted(kept, key=lambda free: free.memory.nbytes)[-KEPT:]
+            self._free = sorted(kept, key=lambda free: free.memory.nbytes)[-self._kept :]
 
 
 class SizedWorkspaces:

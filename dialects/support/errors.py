@@ -95,6 +95,14 @@ class ResourceError(StepwellError, code="SW012"):
     """The machine lacks a resource: memory, stack, a file to write, a process."""
 
 
+class QueueFullError(StepwellError, code="SW013"):
+    """The queue of streams has no room for another request; the message names the capacity of the queue and the time that the caller waited."""
+
+
+class DeadlineError(StepwellError, code="SW014"):
+    """The deadline of a request to streams passed before its run had ended; the message says whether the request still waited."""
+
+
 class ModelWarning(UserWarning):
     """A model's file deviates from the standard, and was accepted; the message names the deviation and its interpretation."""
 

@@ -29,6 +29,7 @@ INSTEAD = {
     "scripts/test": "test -x scripts/test",  # this is part of what it runs
     "stepwell tune ": "{} --budget 2s",  # the last one counts
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
+    ".venv/bin/python examples/serve/server.py": "timeout 5 {} --port 0; test $? = 124",  # it runs until it is told to end
     ".venv/bin/python scripts/check_ops.py": "{} --row 1",  # one case in place of all
 }
 # Those that take minutes, and an idle machine: their options are checked.

@@ -64,6 +64,13 @@ LOOP = HEAD + """loop (float[n, 8] x, int64 rounds, float most) => (float[n, 8] 
     next = Less(sum, most)
   }>
 }"""
+ENDLESS = HEAD + """endless (float[8] x, int64 rounds) => (float[8] y) {
+  yes = Constant<value = bool {1}> ()
+  y = Loop(rounds, yes, x) <body = step (int64 i, bool on, float[8] v) => (bool next, float[8] after) {
+    after = Mul(v, v)
+    next = Identity(on)
+  }>
+}"""
 BRANCH = HEAD + """branch (bool flag, float[4] x) => (float[4] y) {
   y = If(flag) <then_branch = one () => (float[4] a) { a = Exp(x) }, else_branch = other () => (float[4] b) { b = Neg(x) }>
 }"""
