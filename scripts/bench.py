@@ -11,6 +11,7 @@
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK [--against DIR]
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
+    .venv/bin/python scripts/bench.py --throughput [--callers 8] [NETWORK ...]
     .venv/bin/python scripts/bench.py --fork-join
 
 Nothing else should run on the machine. See docs/benchmarks.md.
@@ -75,6 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{fewer[0]} compares networks of fewer bits: it takes none of {none}")
     if fewer and not options.int8 and PEERS.keys() & set(options.engines):
         parser.error(f"{fewer[0]}: {', '.join(PEERS)} take no networks with weights of few bits or of halves")
+    if options.throughput and (any((*beside, *fewer, options.tuned, options.classical)) or PEERS.keys() & set(options.engines)):
+        other = "--operators, --int8, --weights, --precision, --tuned, --from, --ablate, --switch, --profile, --plot, --schedule, --classical"
+        parser.error(f"--throughput compares how engines serve several callers: it takes none of {other}, and not {', '.join(PEERS)}")
+    if options.callers and not options.throughput:
+        parser.error("--callers is the number of those of --throughput")
     if options.schedule and len(options.profile or options.networks) != 1:
         parser.error("--schedule names kernels of one network: give that")
     problem = prepare(options)
@@ -102,14 +108,17 @@ def compare(options: argparse.Namespace) -> int:
     from benchmark.quantised import Weights
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
-    from benchmark.tables import console, show_comparison, show_operators
+    from benchmark.tables import console, show_comparison, show_operators, show_throughput
+    from benchmark.throughput import sharing
     from benchmark.tuned import make_plans
+    from stepwell.dialects.target.cores import available_cores
 
     images, rounds, runs = (1, 1, 100) if options.classical else (options.images, options.rounds, options.runs)
     protocol = Protocol(
         rounds=rounds, processes=options.processes, runs=runs, repeats=options.repeats, warm_up=options.warm_up,
         images=images, spin=options.spin == "on", pause=options.pause,
-        classical=options.classical, starts=not options.no_starts and options.operators is None, keep=options.operators is not None,
+        classical=options.classical, starts=not (options.no_starts or options.throughput) and options.operators is None,
+        keep=options.operators is not None, callers=(options.callers or 8) if options.throughput else 0,
     )  # fmt: skip
     settings = describe(protocol)
     with progress() as say:
@@ -144,12 +153,15 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, checkout=str(options.against)))
         if (options.int8 or options.weights or options.precision) and "stepwell" in options.engines:
             contestants.append(replace(plain, variant="floats", of_floats=True, precision=""))
-        session = Session(contestants, options.threads, protocol, say, Converter(options.zoo / "peers"))
+        threads = [available_cores()] if options.throughput else options.threads
+        session = Session(sharing(contestants) if options.throughput else contestants, threads, protocol, say, Converter(options.zoo / "peers"))
         comparison = session.run(networks)
     comparison.settings |= settings
     if options.operators is not None:
         comparison.settings["files"] = {network.name: str(network.path) for network in networks}
         show_operators(console(), comparison, options.verbose)
+    elif options.throughput:
+        show_throughput(console(), comparison, protocol.callers)
     else:
         show_comparison(console(), comparison)
     if options.json:

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Measure the peak memory of a cold compilation of a large model with external data, and of a start from the cache.
+"""Measure the peak memory of a cold compilation of a large model with external data, of a start from the cache, and of many callers.
 
     .venv/bin/python scripts/memory.py [--gigabytes 2.5] [--folder DIR]
+    .venv/bin/python scripts/memory.py --contexts 8 NETWORK.onnx
 
 The model is a chain of products whose weights are in one file next to it. The file is sparse, and takes no space on disk, unless `--filled` is given.
 Each measurement is a separate process. Its peak is the system's ru_maxrss, which includes mapped file pages and, for forked children, the pages that
 they share with the parent. A cold compilation should stay below 1.3 times the weights plus 500 MB.
+
+With `--contexts`, so many streams run a network, as a bundle and as a compiled model from the cache. The growth of resident memory, from a process
+that has run another small model until each stream has run, should stay below the weights plus a workspace for each stream plus 10 MB.
 """
 
 import argparse
@@ -22,6 +26,9 @@ from onnx import TensorProto, helper
 
 SIZE = 4096  # rows and columns of the square matrices: 64 MiB each
 FACTOR, ALLOWANCE = 1.3, 500 << 20
+DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx"
+BESIDE_CONTEXTS = 10_000_000
+"""The bytes that may come to the weights and the workspaces of many callers."""
 
 
 def write_model(folder: Path, matrices: int, size: int = SIZE, *, filled: bool = False) -> Path:
@@ -75,13 +82,79 @@ def measure(path: Path, cache: Path) -> dict[str, float]:
     return dict(json.loads(ended.stdout.splitlines()[-1]))
 
 
+CONTEXTS = """
+import json, sys, threading
+import numpy as np
+import stepwell
+from benchmark.system import resident
+from stepwell.runtime.openmp import openmp
+from stepwell.runtime.serving.choice import example_inputs
+
+kind, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+stepwell.load, openmp(), np.random.default_rng(0).standard_normal(1)
+with stepwell.compile(sys.argv[4], shapes={"image": (1, 1, 8, 8)}).streams(1) as streams:  # loads the modules of Python
+    streams.submit({"image": np.zeros((1, 1, 8, 8), np.float32)}).result()
+before = resident()
+model = stepwell.load(path) if kind == "bundle" else stepwell.compile(path)
+weights = model.manifest.weights.bytes if kind == "bundle" else model.memory.weights_bytes
+workspace = model.context_bytes if kind == "bundle" else model.memory.workspace_bytes
+together = threading.Barrier(count)
+
+class Inputs(dict):
+    def __getitem__(self, name):
+        together.wait(60)  # a run reads its inputs in the thread of its stream: so each of them runs one
+        return super().__getitem__(name)
+
+inputs = Inputs(example_inputs(model.inputs))
+with model.streams(count, threads=1) as streams:
+    for future in [streams.submit(inputs) for _ in range(count)]:
+        future.result()
+    after, own = resident(), streams.workspace_bytes
+print(json.dumps(dict(before=before, grown=after - before, weights=weights, workspace=workspace, own=own)))
+"""
+
+
+def measure_contexts(kind: str, path: Path, count: int, cache: Path) -> dict[str, int]:
+    """Run a `bundle` or a `model` with so many streams in a separate process; returns bytes."""
+    environment = {**os.environ, "STEPWELL_CACHE": "1", "STEPWELL_CACHE_DIR": str(cache), "STEPWELL_CACHE_BYTES": str(1 << 40)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", CONTEXTS, kind, str(path), str(count), str(DIGITS)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr)
+    return dict(json.loads(ended.stdout.splitlines()[-1]))
+
+
+def show_contexts(network: Path, count: int, folder: Path | None) -> int:
+    """Measure so many streams of a network; returns 0 if their memory is within the bound."""
+    import stepwell
+
+    verdicts = []
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        bundled = stepwell.bundle(str(network), Path(name) / "bundle", kinds=("shared",))
+        measure_contexts("model", network, 1, Path(name) / "cache")  # fills the cache
+        for kind, path in (("bundle", bundled), ("model", network)):
+            found = measure_contexts(kind, path, count, Path(name) / "cache")
+            beside = found["grown"] - found["weights"] - count * found["workspace"]
+            verdicts.append("ok" if beside <= BESIDE_CONTEXTS else "too much")
+            parts = f"{found['weights'] / 1e6:.1f} MB of weights, {count} workspaces of {found['workspace'] / 1e6:.1f} MB"
+            print(f"{kind:6} grows by {found['grown'] / 1e6:.1f} MB: {parts}, and {beside / 1e6:.1f} MB: {verdicts[-1]}")
+    return int(verdicts != ["ok", "ok"])
+
+
 def main() -> int:
     """Run the requested measurement; returns 0 if the peaks are within the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=2.5, help="of weights")
     parser.add_argument("--folder", type=Path, help="where to write the model and the cache; by default a temporary one")
     parser.add_argument("--filled", action="store_true", help="fill all weights, not one row of each")
+    parser.add_argument("--contexts", type=int, metavar="N", help="measure so many callers of a network")
+    parser.add_argument("network", nargs="?", type=Path, metavar="NETWORK.onnx", help="with --contexts: of fixed sizes")
     options = parser.parse_args()
+    if (options.contexts is None) != (options.network is None):
+        parser.error("--contexts measures the callers of a network: give both")
+    if options.contexts is not None:
+        return show_contexts(options.network, options.contexts, options.folder)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         start = time.perf_counter()

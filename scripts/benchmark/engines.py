@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ import numpy as np
 from benchmark.jobs import Contestant, Failure, Feed, Job, TensorSpec
 from benchmark.peer_engines import Mnn, Ncnn, import_mnn, import_ncnn
 from benchmark.system import multiplies_bytes
+from benchmark.throughput import Done
 from benchmark.tuned import plan_file
 
 __all__ = ["CONTROLLED", "IMPORTS", "Engine", "environment", "load"]
@@ -108,6 +110,15 @@ class _Stepwell:
         self.settings = {"threads": str(job.threads), "target": of.target, "OpenMP idle workers": "spin for 200 ms" if job.spin else "sleep at once"}
         self.settings |= {"precision": of.precision} if of.precision else {}
         self.call: Callable[[Feed], Any] = model.run
+        if of.sharing:
+            given = {"callers": job.callers} if of.sharing == "auto" else {"threads": job.threads // job.streams}
+            self.streams = model.streams("auto" if of.sharing == "auto" else job.streams, queue=job.callers, **given)
+            self.call = lambda feed: self.streams.submit(feed).result()
+            self.settings["streams x threads"] = self.streams.choice.why
+            del self.settings["OpenMP idle workers"]
+
+    def start(self, feed: Feed, done: Done) -> None:
+        self.streams.submit(feed).add_done_callback(lambda future: done(future.exception()))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(i.name, tuple(int(size or 0) for size in i.shape), i.dtype.name) for i in self.model.inputs)
@@ -121,7 +132,7 @@ class _OnnxRuntime:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = job.threads
+        options.intra_op_num_threads = job.threads // job.streams
         options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -134,14 +145,20 @@ class _OnnxRuntime:
         options.add_session_config_entry("session.x64quantprecision", exact)
         self.session = onnxruntime.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
         self.shapes = job.shapes
-        self.settings = {"intra_op_num_threads": str(job.threads), "session.intra_op.allow_spinning": spinning, "optimisation": "all"}
-        self.settings["session.x64quantprecision"] = exact
+        self.executor = ThreadPoolExecutor(job.streams) if job.contestant.sharing else None
+        self.settings = {"streams x threads": f"{job.streams}x{options.intra_op_num_threads}"} if job.contestant.sharing else {}
+        self.settings |= {"intra_op_num_threads": str(options.intra_op_num_threads), "session.intra_op.allow_spinning": spinning}
+        self.settings |= {"optimisation": "all", "session.x64quantprecision": exact}
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(_spec(i.name, i.shape, _ONNXRUNTIME_DTYPES.get(i.type, i.type), self.shapes) for i in self.session.get_inputs())
 
     def call(self, feed: Feed) -> Any:
         return self.session.run(None, feed)
+
+    def start(self, feed: Feed, done: Done) -> None:
+        assert self.executor is not None
+        self.executor.submit(self.call, feed).add_done_callback(lambda future: done(future.exception()))
 
     def arrays(self, result: Sequence[np.ndarray]) -> list[np.ndarray]:
         return list(result)
@@ -151,7 +168,8 @@ class _OpenVINO:
     def __init__(self, job: Job) -> None:
         import openvino
 
-        settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": job.threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+        settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": job.threads}
+        settings |= {"PERFORMANCE_HINT": "THROUGHPUT"} if job.contestant.sharing else {"NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
         settings["INFERENCE_PRECISION_HINT"] = job.contestant.precision or "f32"  # it would use bf16 where the processor has it
         core = openvino.Core()
         if job.cache is not None:
@@ -161,6 +179,11 @@ class _OpenVINO:
             model.reshape({name: list(shape) for name, shape in job.shapes.items()})
         self.compiled = core.compile_model(model, "CPU", settings)
         self.request = self.compiled.create_infer_request()
+        self.queue: Any = None
+        if job.contestant.sharing:
+            self.queue = openvino.AsyncInferQueue(self.compiled)  # as many requests as it finds best
+            self.queue.set_callback(lambda request, done: done(None))
+            settings |= {name: self.compiled.get_property(name) for name in ("NUM_STREAMS", "OPTIMAL_NUMBER_OF_INFER_REQUESTS")}
         self.shapes = job.shapes
         self.settings = {**{key: str(value) for key, value in settings.items()}, "idle workers": "as TBB has it: no setting"}
 
@@ -173,6 +196,9 @@ class _OpenVINO:
 
     def call(self, feed: Feed) -> Any:
         return self.request.infer(feed, share_inputs=True, share_outputs=True)
+
+    def start(self, feed: Feed, done: Done) -> None:
+        self.queue.start_async(feed, done, share_inputs=True)
 
     def arrays(self, result: Any) -> list[np.ndarray]:
         return [np.array(result[port]) for port in self.compiled.outputs]

@@ -47,6 +47,9 @@ class Contestant:
     """The label that distinguishes it from plain stepwell if both take part."""
     of_floats: bool = False
     """Whether it runs the float network that a network of fewer bits was made from."""
+    sharing: str = ""
+    """How the cores are shared out among callers: `auto` as the engine chooses, `split` one thread for each stream, `whole` one stream; empty for the
+    runs of one caller."""
     precision: str = ""
     """The type in which it computes float networks, if it can be chosen: bf16; empty for f32."""
 
@@ -80,6 +83,13 @@ class Job:
     """The level of IR; None for an ONNX file."""
     is_last: bool = True
     """Whether the process loads no further model."""
+    callers: int = 1
+    """The number of callers, for a contestant that shares the cores out."""
+
+    @property
+    def streams(self) -> int:
+        """The number of streams of a contestant that is told how to share the cores out."""
+        return self.threads if self.contestant.sharing == "split" else 1
 
 
 @dataclass(frozen=True)
@@ -107,11 +117,13 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of timed runs, one after the other."""
+    """One turn of timed runs, one after the other, or of several callers."""
 
     seconds: list[float]
     cpu: float
     """Processor time that the process used in the turn, over all its threads, warm-up included."""
+    latencies: list[float] = field(default_factory=list)
+    """For several callers, the seconds from each request to its answer; `seconds` is then the time of the turn for each request."""
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,10 @@ class EngineProcess:
         """A turn of timed runs, after at least `warm_up` runs and, if that is not 0, at least `warm_seconds` that are not timed."""
         return self._ask("turn", warm_up, warm_seconds, runs)
 
+    def throughput(self, callers: int, warm_up: int, warm_seconds: float, requests: int) -> Turn:
+        """A turn of several callers, each of which waits for an answer before its next request; see `closed_loop`."""
+        return self._ask("throughput", callers, warm_up, warm_seconds, requests)
+
     def memory(self) -> dict[str, int]:
         """Memory of the process."""
         return self._ask("memory")

@@ -33,6 +33,8 @@ class Cell:
 
     rounds: list[list[float]] = field(default_factory=list)
     """Seconds of each timed run, by round."""
+    latencies: list[float] = field(default_factory=list)
+    """Seconds from each request to its answer, of all rounds, if there are several callers. A round then has one number: its seconds per request."""
     error: float | None = None
     """Largest difference from ONNX Runtime's outputs, over their largest absolute value; None if it was not compared."""
     memory: dict[str, int] = field(default_factory=dict)

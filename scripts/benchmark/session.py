@@ -51,6 +51,8 @@ class Protocol:
     classical: bool = False
     starts: bool = True
     """Whether cold and warm starts and the overhead of a call are measured."""
+    callers: int = 0
+    """The number of callers in a turn of several callers, each with `runs` requests; 0 for the runs of one."""
     keep: bool = False
     """Whether a process continues with the next network: for many small ones. Memory is not measured then."""
 
@@ -125,7 +127,8 @@ class Session:
                 raise Failure("nothing converts files for it here")
             self.say(f"{network.name}: converting for {contestant.label}")
             file = self.converter.converted(contestant.engine, network)
-        return Job(contestant, str(file), threads, self.protocol.spin, network.shapes, folder, network.level, not self.protocol.keep)
+        p = self.protocol
+        return Job(contestant, str(file), threads, p.spin, network.shapes, folder, network.level, not p.keep, p.callers or 1)
 
     def _able(self, network: Network) -> list[Contestant]:
         """The contestants that can run a network: only Stepwell runs IR."""
@@ -258,7 +261,9 @@ class Session:
                 self.say(f"{network}: round {number + 1} of {self.protocol.rounds}, {key[0]} on {key[1]}")
                 cell = comparison.cell(network, *key)
                 try:
-                    cell.rounds.append(self._turn(live[key], key[1], runs).seconds)
+                    turn = self._turn(live[key], key[1], runs)
+                    cell.rounds.append(turn.seconds)
+                    cell.latencies += turn.latencies
                 except Failure as failure:
                     cell.fail(str(failure), self._must_run(key[0]))
                     del live[key]
@@ -269,7 +274,9 @@ class Session:
         given = self._share(threads)
         while not tries or (tries[-1][0] < UNDISTURBED and len(tries) <= self.protocol.repeats):
             before, start = busy_seconds(), time.perf_counter()
-            turn = process.turn(self.protocol.warm_up, self.protocol.warm_seconds, runs)
+            protocol, callers = self.protocol, self.protocol.callers
+            warm = protocol.warm_up * max(callers, 1), protocol.warm_seconds
+            turn = process.throughput(callers, *warm, runs * callers) if callers else process.turn(*warm, runs)
             after, end = busy_seconds(), time.perf_counter()
             if before is not None and after is not None:
                 self.foreign += max(0.0, after - before - turn.cpu)

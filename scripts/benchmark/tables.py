@@ -1,7 +1,7 @@
 """The tables that a run ends with."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -22,6 +22,7 @@ __all__ = [
     "show_kernels",
     "show_operators",
     "show_profile",
+    "show_throughput",
 ]
 
 NOTHING = "–"
@@ -82,6 +83,41 @@ def _show_times(out: Console, c: Comparison, threads: int) -> None:
         table.add_row(f"geometric mean of {count}", *[""] * (len(c.contestants) + len(compared)), f"{mean['ratio']:.2f}", "")
     out.print(table)
     out.print()
+
+
+def show_throughput(out: Console, c: Comparison, callers: int) -> None:
+    """Images a second and latencies of several callers, ratios to the best peer and their mean, and how the engines shared the cores out."""
+    (threads,) = c.threads
+    title = f"{plural(threads, 'core')}, {plural(callers, 'caller')}: images a second (ms to the answer: median, 99th percentile)"
+    labels = [contestant.label for contestant in c.contestants]
+    table = _table(title, "network", *labels, "to the best peer", "error")
+    for network in c.networks:
+        served = [_served(c, network, label, threads) for label in labels]
+        table.add_row(network, *served, _ratio(c.best_ratio(network, threads), spread=True), _errors(c, network, threads))
+    for mean in (mean for mean in means(c) if mean["group"] == "all"):
+        table.add_section()
+        table.add_row(f"geometric mean of {mean['networks']} of {mean['of']}", *[""] * len(labels), f"{mean['ratio']:.2f}", "")
+    out.print(table)
+    for network in c.networks:
+        settings = {label: c.cell(network, label, threads).settings for label in labels}
+        shared = [f"{label} {_streams(found)}" for label, found in settings.items() if _streams(found)]
+        out.print(f"{network}: {'; '.join(shared)}")
+    _show_notes(out, c)
+
+
+def _served(c: Comparison, network: str, label: str, threads: int) -> str:
+    cell, statistic = c.cell(network, label, threads), c.statistic(network, label, threads)
+    if statistic is None or not cell.latencies:
+        return _time(c, network, label, threads)
+    ordered = sorted(cell.latencies)
+    slow = ordered[min(int(0.99 * len(ordered)), len(ordered) - 1)]
+    return f"{1 / statistic.value:.1f} ({_ms(ordered[len(ordered) // 2])}, {_ms(slow)})"
+
+
+def _streams(settings: Mapping[str, str]) -> str:
+    """The streams that an engine has chosen, in its own words."""
+    chosen = settings.get("streams x threads", "")
+    return chosen.rstrip(".") if "(" in chosen else f"NUM_STREAMS {settings['NUM_STREAMS']}" if "OPTIMAL_NUMBER_OF_INFER_REQUESTS" in settings else ""
 
 
 def show_operators(out: Console, c: Comparison, verbose: bool = False) -> None:

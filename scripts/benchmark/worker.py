@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmark import engines, system
 from benchmark.jobs import Failure, Feed, Job, Loaded, Profile, Turn
+from benchmark.throughput import closed_loop
 
 __all__ = ["main"]
 
@@ -61,6 +62,13 @@ class Worker:
             return Turn(seconds, time.process_time() - cpu)
         finally:
             gc.enable()
+
+    def throughput(self, callers: int, warm_up: int, warm_seconds: float, requests: int) -> Turn:
+        """Run requests of several callers."""
+        start = getattr(self._engine(), "start", None)
+        if start is None:
+            raise Failure("it has no requests of several callers here")
+        return closed_loop(start, self.feeds, callers, warm_up, warm_seconds, requests)
 
     def memory(self) -> dict[str, int]:
         """Memory of the process now; of stepwell also that of the model, as its plan says."""

@@ -53,6 +53,8 @@ def open_streams(
         if not (is_whole(count, 1) and count <= MAX_THREADS):
             raise wrong("streams", f"a whole number from 1 to {MAX_THREADS}, or 'auto'", count)
         each = max(cores // int(count), 1) if threads is None else thread_count(threads)
+        if count * each > MAX_THREADS:
+            raise InputError(f"threads: expected at most {MAX_THREADS} threads in all streams together, got {count} streams of {each}")
         shared = f"{cores} cores are shared out evenly" if threads is None else "both numbers were given"
         choice = Choice(int(count), each, (), f"{_named(int(count), each)}: {shared}.")
     return _opened(model, choice, int(queue))

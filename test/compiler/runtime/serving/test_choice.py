@@ -106,6 +106,7 @@ def test_what_is_compared() -> None:
         ((("many",), {}), "streams: expected a whole number from 1 to 1024, or 'auto', got 'many'"),
         (((None,), {}), "streams: expected a whole number from 1 to 1024, or 'auto', got None"),
         (((2,), {"threads": 0}), "threads: expected a whole number from 1"),
+        (((40,), {"threads": 40}), "threads: expected at most 1024 threads in all streams together, got 40 streams of 40"),
         (((2,), {"queue": 0}), "queue: expected a whole number from 1, got 0"),
         (((2,), {"callers": "8"}), "callers: expected a whole number from 1, or None, got '8'"),
         ((("auto",), {"threads": 2}), "threads: expected None, since streams='auto' chooses them, got 2"),

@@ -14,6 +14,7 @@ from together import together
 
 import stepwell
 from stepwell.dialects.support.errors import DeadlineError, IndexRangeError, InputError, ResourceError
+from stepwell.dialects.target.cores import available_cores
 from stepwell.runtime.openmp import openmp
 from stepwell.runtime.serving.requests import Request
 from stepwell.runtime.serving.streams import ContextRunner
@@ -170,6 +171,33 @@ def test_each_stream_has_its_number_of_threads() -> None:
     assert threading.get_ident() not in {thread for thread, _ in seen}
     assert (current.context, runtime.get_threads()) == (None, before)
     assert len({id(context) for context in contexts}) <= 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_idle_threads_of_a_stream_leave_the_cores_to_others(count: int) -> None:
+    """OpenMP's threads would otherwise spin for 200 ms after each run."""
+    weights = {"out": np.ones((8, 1024), np.float32), "back": np.ones((1024, 8), np.float32)}
+    model = stepwell.compile(with_weights(WIDE, **weights), shapes={"x": (2048, 8)}, threads=2)
+    threads = 2 * available_cores() // count
+    with model.streams(count, threads=max(threads, 2)) as streams:
+        for _ in range(3):
+            streams.submit({"x": np.ones((2048, 8), np.float32)}).result(SECONDS)
+        before = time.process_time()
+        time.sleep(0.15)
+        assert time.process_time() - before < 0.05
+
+
+def test_threads_of_closed_streams_are_used_again(mlp: stepwell.CompiledModel) -> None:
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    seen = []
+    for _ in range(12):
+        with mlp.streams(2, threads=2) as streams:
+            for future in [streams.submit(CASES["mlp"].feeds[0]) for _ in range(4)]:
+                future.result(SECONDS)
+        seen.append(threads())
+    assert seen[-1] <= seen[2] + 2
 
 
 def test_a_state_belongs_to_a_stream() -> None:
