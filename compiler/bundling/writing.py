@@ -11,6 +11,7 @@ import numpy as np
 
 from stepwell.arguments import checked
 from stepwell.backends.artifact import Artifact
+from stepwell.backends.llvm_cpu.emit_object import object_of_text
 from stepwell.bundling import project
 from stepwell.bundling.c_text import check_name, identifier
 from stepwell.bundling.manifest import FILE, HEAD_BYTES, ModelFile, WeightsFile
@@ -124,7 +125,7 @@ def write(
         f"{name}.h": project.header(tables, number), f"{name}_tables.h": tables.text(), f"{name}.c": project.source(name),
         "stepwell_runtime.c": project.template("runtime.c", name),
     }  # fmt: skip
-    code = code_object(artifact, name, weights if embed else None)
+    code = code_object(artifact, name, target, weights if embed else None)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stepwell-bundle-") as temporary:
         work = Path(temporary)
@@ -160,15 +161,13 @@ def write(
     return folder
 
 
-def code_object(artifact: Artifact, name: str, embedded: np.ndarray | None = None) -> bytes:
+def code_object(artifact: Artifact, name: str, target: Target, embedded: np.ndarray | None = None) -> bytes:
     """One object of all functions of an artifact; its global names begin with `name`. With `embedded`, it holds these weights."""
     objects = dict(artifact.objects)
     undefined = {symbol for data in objects.values() for symbol in elf.read(data).undefined}
     helpers = sorted(undefined & support.HELPERS.keys())
     if helpers:
-        from stepwell.runtime.jit import compile_helpers  # imported here, because LLVM takes tens of megabytes, and most models do not need it
-
-        objects["helpers"] = compile_helpers(support.module(helpers))
+        objects["helpers"] = object_of_text(support.module(helpers), target)
     names = {"main": f"{name}_code_main", "sizes": f"{name}_code_sizes"}
     names |= {symbol: f"{name}_kmpc_{symbol.removeprefix(_OPENMP)}" for symbol in undefined if symbol.startswith(_OPENMP)}
     constants = {} if embedded is None else {f"{name}_embedded_weights": (embedded.data, HEAD_BYTES)}

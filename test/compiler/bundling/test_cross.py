@@ -80,8 +80,6 @@ def assert_equal(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> N
 def test_another_machine_gives_the_same_bits(target: str, tmp_path: Path) -> None:
     needs(target)
     for case in bundle_models.plain_cases():
-        if case.name == "halves" and target == "riscv64-v":
-            continue  # the library of GCC 12 for RISC-V has no conversions of f16
         assert_equal(outputs_of(case, target, tmp_path), expected_of(case, target))
     threaded = bundle_models.plain_cases()[0]
     assert_equal(outputs_of(threaded, target, tmp_path, threads=2), expected_of(threaded, target))
