@@ -85,6 +85,28 @@ def test_another_machine_gives_the_same_bits(target: str, tmp_path: Path) -> Non
     assert_equal(outputs_of(threaded, target, tmp_path, threads=2), expected_of(threaded, target))
 
 
+def test_code_for_another_machine_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
+    case = next(case for case in bundle_models.plain_cases() if case.name == "halves")
+    mapped = {"prefix": "halves", "kinds": ("object",)}
+    stepwell.compile(case.model, target="riscv64-v")  # for this machine, with the schedules of the other one
+    first = stepwell.bundle(case.model, tmp_path / "first", target="riscv64-v", **mapped)  # type: ignore[arg-type]
+    other = stepwell.bundle(case.model, tmp_path / "other", target="aarch64-neon", **mapped)  # type: ignore[arg-type]
+    kept = sorted(cache_folder.rglob("objects/*/*"))
+
+    def refuse(*_: object) -> bytes:
+        raise AssertionError("code is compiled that the cache has")
+
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.emitters.object_of_text", refuse)
+    monkeypatch.setattr("stepwell.bundling.writing.object_of_text", refuse)
+    second = stepwell.bundle(case.model, tmp_path / "second", target="riscv64-v", **mapped)  # type: ignore[arg-type]
+    assert sorted(cache_folder.rglob("objects/*/*")) == kept
+    codes = [(folder / "halves.o").read_bytes() for folder in (first, second, other)]
+    assert [int.from_bytes(code[18:20], "little") for code in codes] == [243, 243, 183]
+    assert codes[0] == codes[1]
+    with pytest.raises(AssertionError, match="code is compiled"):
+        stepwell.bundle(case.model, tmp_path / "uncached", target="riscv64-v", cache=False, **mapped)  # type: ignore[arg-type]
+
+
 def test_without_a_cross_compiler_there_is_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     case = bundle_models.plain_cases()[0]
