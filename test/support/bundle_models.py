@@ -39,8 +39,8 @@ MLP = HEAD + """mlp (float[3, 8] x) => (float[3, 8] y, float[3, 1] largest) {
   a = MatMul(x, w)
   b = Tanh(a)
   y = MatMul(b, w)
-  largest = ReduceMax<axes = [1], keepdims = 1>(y)
-}""".replace("<axes = [1], keepdims = 1>(y)", "<keepdims = 1>(y, one)")
+  largest = ReduceMax<keepdims = 1>(y, one)
+}"""
 FREE = HEAD + """free (float[n, 8] x, float[n, m] z) => (float[n, 8] y, float[m, n] t, float[k, 8] both) {
   a = MatMul(x, w)
   y = Relu(a)
@@ -76,6 +76,7 @@ CASTS = HEAD + """casts (float[n] x, double[n] d) => (float16[n] half, float16[n
   back = Cast<to = 1>(near)
   after = Cast<to = 1>(brain)
 }"""
+SUMS = HEAD + "sums (float[7, 45] x) => (float[7] y) { y = ReduceSum<keepdims = 0>(x, one) }"
 BYTES = HEAD + "bytes (uint8[5, 64] x) => (int32[5, 9] y) { y = MatMulInteger(x, w) }"
 TYPES = HEAD + """types (uint8[4] a, int16[4] b, double[4] d, uint64[4] e) => (uint8[4] va, int16[4] vb, double[4] vd, uint64[4] ve) {
   va = Add(a, a)
@@ -146,6 +147,11 @@ def bytes_case() -> Case:
     """The case of a product of bytes, for which some machines have an instruction."""
     weights = RANDOM.integers(-128, 128, (64, 9)).astype(np.int8)
     return Case("bytes", with_weights(BYTES, w=weights), [{"x": RANDOM.integers(0, 256, (5, 64)).astype(np.uint8)}])
+
+
+def sums_case() -> Case:
+    """The case of sums along the lanes of vectors."""
+    return Case("sums", with_weights(SUMS, one=np.array([1])), [{"x": floats(7, 45)}])
 
 
 def cache_case() -> Case:

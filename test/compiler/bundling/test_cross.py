@@ -9,8 +9,9 @@ import pytest
 
 import stepwell
 
-CASES = {case.name: case for case in (*bundle_models.plain_cases(), bundle_models.casts_case(), bundle_models.bytes_case())}
-SOME = {"aarch64-dotprod": ("mlp", "bytes"), "x86-64-v2": ("mlp", "casts"), "x86-64-v3": ("mlp", "casts"), "x86-64-v4": ("mlp",)}
+OURS = bundle_models.casts_case(), bundle_models.bytes_case(), bundle_models.sums_case()
+CASES = {case.name: case for case in (*bundle_models.plain_cases(), *OURS)}
+SOME = {"aarch64-dotprod": ("mlp", "bytes", "sums"), "x86-64-v2": ("mlp", "casts"), "x86-64-v3": ("mlp", "casts"), "x86-64-v4": ("mlp",)}
 """The cases for targets that differ little from others; those others have all."""
 
 
