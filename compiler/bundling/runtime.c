@@ -492,7 +492,7 @@ static bool has_feature(const struct feature *feature) {
     if (!needed) return true;
     __get_cpuid(1, &reg[0], &reg[1], &reg[2], &reg[3]);
     if (!(reg[2] >> 27 & 1)) return false; /* the system saves no registers but the oldest */
-    __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0)); /* not moved before the test of whether there is such an instruction */
     return (saved & needed) == needed;
 }
 

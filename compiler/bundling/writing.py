@@ -11,14 +11,16 @@ import numpy as np
 
 from stepwell.arguments import checked
 from stepwell.backends.artifact import Artifact
+from stepwell.backends.llvm_cpu.emit_object import object_of_text
 from stepwell.bundling import project
 from stepwell.bundling.c_text import check_name, identifier
 from stepwell.bundling.manifest import FILE, HEAD_BYTES, ModelFile, WeightsFile
 from stepwell.bundling.relocatable import merged
 from stepwell.bundling.tables import State, Tables, check_artifact
 from stepwell.bundling.toolchain import Tools, find_tools
-from stepwell.cache.disk import Kept
-from stepwell.dialects.support.digests import file_digest
+from stepwell.cache.disk import Cache, Kept, chosen_cache
+from stepwell.cache.fingerprint import code_generation
+from stepwell.dialects.support.digests import file_digest, key_of
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
 from stepwell.dialects.support.files import replacing, write_atomically
 from stepwell.dialects.support.installed import version
@@ -65,7 +67,8 @@ def bundle(
     origin = Origin(source)
     name = check_name(_default_name(origin) if prefix is None else prefix)
     artifact, states = with_state(origin, replace(combined, same_data_sizes=False), cache=cache)
-    return write(artifact, states, Path(folder), name, target, kinds, tools, embed=embed, source=_source_facts(origin, Path(folder)))
+    source_facts = _source_facts(origin, Path(folder))
+    return write(artifact, states, Path(folder), name, target, kinds, tools, embed=embed, source=source_facts, store=chosen_cache(cache))
 
 
 def with_state(origin: Origin, options: CompileOptions, *, cache: bool) -> tuple[Artifact, list[State]]:
@@ -109,11 +112,12 @@ def compiled(origin: Origin, options: CompileOptions, *, cache: bool) -> Artifac
 
 def write(
     artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: Sequence[str], tools: Tools | None, *, embed: bool,
-    source: ModelFile | None = None,
+    source: ModelFile | None = None, store: Cache | None = None,
 ) -> Path:  # fmt: skip
     """Write a bundle of an artifact; see `bundle`.
 
-    `tools` are the C compiler and its companions, where they are needed; `source` is what the manifest says of the model.
+    `tools` are the C compiler and its companions, where they are needed; `source` is what the manifest says of the model; `store` has helpers that
+    were compiled before.
     """
     weights = artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
     artifact = replace(artifact, weights=weights)
@@ -124,7 +128,7 @@ def write(
         f"{name}.h": project.header(tables, number), f"{name}_tables.h": tables.text(), f"{name}.c": project.source(name),
         "stepwell_runtime.c": project.template("runtime.c", name),
     }  # fmt: skip
-    code = code_object(artifact, name, weights if embed else None)
+    code = code_object(artifact, name, target, weights if embed else None, store)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stepwell-bundle-") as temporary:
         work = Path(temporary)
@@ -160,19 +164,32 @@ def write(
     return folder
 
 
-def code_object(artifact: Artifact, name: str, embedded: np.ndarray | None = None) -> bytes:
+def code_object(
+    artifact: Artifact, name: str, target: Target, embedded: np.ndarray | None = None, store: Cache | None = None
+) -> bytes:  # fmt: skip
     """One object of all functions of an artifact; its global names begin with `name`. With `embedded`, it holds these weights."""
     objects = dict(artifact.objects)
     undefined = {symbol for data in objects.values() for symbol in elf.read(data).undefined}
     helpers = sorted(undefined & support.HELPERS.keys())
     if helpers:
-        from stepwell.runtime.jit import compile_helpers  # imported here, because LLVM takes tens of megabytes, and most models do not need it
-
-        objects["helpers"] = compile_helpers(support.module(helpers))
+        objects["helpers"] = _helpers(helpers, target, store)
     names = {"main": f"{name}_code_main", "sizes": f"{name}_code_sizes"}
     names |= {symbol: f"{name}_kmpc_{symbol.removeprefix(_OPENMP)}" for symbol in undefined if symbol.startswith(_OPENMP)}
     constants = {} if embedded is None else {f"{name}_embedded_weights": (embedded.data, HEAD_BYTES)}
     return merged(objects, names, constants)
+
+
+def _helpers(names: Sequence[str], target: Target, store: Cache | None) -> bytes:
+    """An object of helpers of `support`, from the cache if possible."""
+    generation = code_generation(target) if store is not None else None
+    if store is None or generation is None:
+        return object_of_text(support.module(names), target)
+    key = key_of("helpers", generation, support.module(names))
+    known = store.get("objects", key)
+    if known is None:
+        known = object_of_text(support.module(names), target)
+        store.put("objects", key, known)
+    return known
 
 
 def _source_facts(origin: Origin, folder: Path) -> ModelFile | None:

@@ -14,6 +14,7 @@ from stepwell.arguments import checked, typed_errors
 from stepwell.backends.artifact import Artifact
 from stepwell.backends.registry import find_backend
 from stepwell.cache.disk import Cache, chosen_cache
+from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.errors import (
     CodegenError,
     InputError,
@@ -117,7 +118,7 @@ class Compilation:
     pool: WeightPool | None = None
     """The weights of other programs of the model, which its programs share."""
     cross: bool = False
-    """Whether the code is for the target itself, which this machine need not run, to be written to a file. The cache is then not used."""
+    """Whether the code is for the target itself, which this machine need not run, to be written to a file."""
 
     def model(self) -> Made:
         """The compiled model without its border. Raises ResourceError, besides the errors of `compile`."""
@@ -128,8 +129,10 @@ class Compilation:
         """The result, from the cache if possible."""
         begin = time.perf_counter()
         load_installed()
-        reading, store = Reading(self.origin, self.options, self.threads), chosen_cache(self.cache and not self.cross)
+        reading, store = Reading(self.origin, self.options, self.threads), chosen_cache(self.cache)
         key = reading.key(store) if store is not None else None
+        if key is not None and self.cross:  # otherwise, the code for a target of another family is for this machine
+            key = key_of("cross", key)
         recalled = recall(store, key, self.origin.folder) if store is not None and key is not None and not self.watch.needs_passes else None
         if recalled is None:
             result = self._result_of_source(reading, store, keep_weights=key is not None)

@@ -59,6 +59,18 @@ def strip_node_names(op: ir.Operation) -> None:
     _map_leaves(op, lambda leaf: leaf, named=False)
 
 
+def place_calls(module: ir.Operation) -> None:
+    """Give calls whose location names no file line 0 of the model, which belongs to no node.
+
+    LLVM rejects a call without a line, in a function with debug information, of another one that it may inline.
+    """
+    with module.context:
+        nowhere = ir.Location.file(MODEL_FILE, 0, 0)
+    for call in ops_below(module, "llvm.call"):
+        if not any(isinstance(leaf, ir.FileLineColLoc) for leaf in _leaves(call.location)):
+            call.location = nowhere
+
+
 def _map_leaves(op: ir.Operation, change: Callable[[ir.Location], ir.Location], *, named: bool) -> None:
     """Replace the leaves of all locations of operations and block arguments in `op`."""
     done: dict[Any, ir.Location] = {}

@@ -2,6 +2,7 @@
 
 import re
 
+from stepwell.dialects.target.capabilities import Capabilities
 from stepwell.dialects.target.families import Family, register_family
 from stepwell.dialects.target.numbers import COMMON_PIPES, Caches, Vectors
 
@@ -17,5 +18,6 @@ def _vectors(features: frozenset[str]) -> Vectors:
 
 RISCV64 = register_family(Family(
     "riscv64", ("riscv64",), _vectors, Caches(32 << 10, 512 << 10, 2 << 20, 4), lambda *_: COMMON_PIPES,
-    feature_bits=lambda: {name: (_HWCAP, 0, 0, ord(name) - ord("a")) for name in "mafdcv"}, abi="lp64d",
+    feature_bits=lambda: {name: (_HWCAP, 0, 0, ord(name) - ord("a")) for name in "mafdcv"},
+    capabilities=lambda _: Capabilities(folds_in_halves=False), abi="lp64d",  # each machine has its own order of a sum of lanes (`vfredusum`)
 ))  # fmt: skip

@@ -10,7 +10,7 @@ import check_ops
 import numpy as np
 import pytest
 from guarded import EVERYWHERE, NAMED
-from native_ops import NOT_NATIVE, WAYS, instances, problems
+from native_ops import NOT_NATIVE, SAMPLE, WAYS, instances, problems
 from op_cases import LEFT_OUT, legal_dtypes, with_cases
 from op_sweep import pairwise
 
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.optimised
 
 PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugins" / "op.py"
 OURS = [m for m, cls in sorted(op_classes("graph", "packed").items()) if cls.__module__.startswith("stepwell.dialects.")]
-ROWS = 4  # of each op, of the hundred or so that have all pairs: the first, which have the most; with fewer, some ops are run for one target alone
 PARTS = 2
 
 
@@ -32,7 +31,7 @@ PARTS = 2
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_ops(target: str, way: str, part: int) -> None:
     mnemonics = [m for m in OURS if m not in {*LEFT_OUT, *NOT_NATIVE}][part::PARTS]
-    wrong = problems([single for m in mnemonics for single in instances(m, NAMED, first=ROWS, only=(target, way))])
+    wrong = problems([single for m in mnemonics for single in instances(m, NAMED, first=SAMPLE, only=(target, way))])
     assert not wrong, "\n".join(f"{name}: {what}" for name, what in wrong.items())
 
 
@@ -55,8 +54,8 @@ def test_what_is_listed_as_not_compiled_is_not(mnemonic: str) -> None:
 def test_every_op_is_run_for_several_targets(count: int) -> None:
     """Whatever targets a machine can run code for: it has the first of them."""
     for mnemonic in (m for m in OURS if m not in {*LEFT_OUT, *NOT_NATIVE}):
-        found = [single.target for single in instances(mnemonic, EVERYWHERE[:count], first=ROWS)]
-        assert len(found) == ROWS, mnemonic
+        found = [single.target for single in instances(mnemonic, EVERYWHERE[:count], first=SAMPLE)]
+        assert len(found) == SAMPLE, mnemonic
         assert len(set(found)) >= 2, mnemonic
 
 

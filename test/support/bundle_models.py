@@ -39,8 +39,8 @@ MLP = HEAD + """mlp (float[3, 8] x) => (float[3, 8] y, float[3, 1] largest) {
   a = MatMul(x, w)
   b = Tanh(a)
   y = MatMul(b, w)
-  largest = ReduceMax<axes = [1], keepdims = 1>(y)
-}""".replace("<axes = [1], keepdims = 1>(y)", "<keepdims = 1>(y, one)")
+  largest = ReduceMax<keepdims = 1>(y, one)
+}"""
 FREE = HEAD + """free (float[n, 8] x, float[n, m] z) => (float[n, 8] y, float[m, n] t, float[k, 8] both) {
   a = MatMul(x, w)
   y = Relu(a)
@@ -76,6 +76,15 @@ BRANCH = HEAD + """branch (bool flag, float[4] x) => (float[4] y) {
 }"""
 BOOLEANS = HEAD + "booleans (bool[9] x, bool[9] y) => (bool[9] z, bool[9] n) { z = Xor(x, y) n = Not(x) }"
 HALVES = HEAD + "halves (float16[9] x) => (float16[9] y) { y = Mul(x, x) }"
+CASTS = HEAD + """casts (float[n] x, double[n] d) => (float16[n] half, float16[n] near, bfloat16[n] brain, float[n] back, float[n] after) {
+  half = Cast<to = 10>(x)
+  near = Cast<to = 10>(d)
+  brain = Cast<to = 16>(d)
+  back = Cast<to = 1>(near)
+  after = Cast<to = 1>(brain)
+}"""
+SUMS = HEAD + "sums (float[7, 45] x) => (float[7] y) { y = ReduceSum<keepdims = 0>(x, one) }"
+BYTES = HEAD + "bytes (uint8[5, 64] x) => (int32[5, 9] y) { y = MatMulInteger(x, w) }"
 TYPES = HEAD + """types (uint8[4] a, int16[4] b, double[4] d, uint64[4] e) => (uint8[4] va, int16[4] vb, double[4] vd, uint64[4] ve) {
   va = Add(a, a)
   vb = Mul(b, b)
@@ -131,6 +140,25 @@ def plain_cases() -> list[Case]:
         Case("halves", with_weights(HALVES), [{"x": floats(9).astype(np.float16)}]),
         Case("append", with_weights(APPEND), [{"rounds": np.array(r), "x": floats(8)} for r in (1, 5, 3)]),
     ]  # fmt: skip
+
+
+def casts_case() -> Case:
+    """The case of conversions between floats and those of 16 bits: random ones of any size, ties, and the ends of the ranges."""
+    random = np.ldexp(RANDOM.standard_normal(80), RANDOM.integers(-30, 20, 80))
+    edges = [0, -0.0, np.inf, -np.inf, 65504, 65519.99, 65520, 65536, 2.0**-14, 2.0**-24, 2.0**-25, 2.0**-25 * 1.0001, 1 + 2.0**-11, 1 + 3 * 2.0**-11]
+    given = np.concatenate([random, edges, [1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-8 + 2.0**-40]])
+    return Case("casts", with_weights(CASTS), [{"x": given.astype(np.float32), "d": given}])
+
+
+def bytes_case() -> Case:
+    """The case of a product of bytes, for which some machines have an instruction."""
+    weights = RANDOM.integers(-128, 128, (64, 9)).astype(np.int8)
+    return Case("bytes", with_weights(BYTES, w=weights), [{"x": RANDOM.integers(0, 256, (5, 64)).astype(np.uint8)}])
+
+
+def sums_case() -> Case:
+    """The case of sums along the lanes of vectors."""
+    return Case("sums", with_weights(SUMS, one=np.array([1])), [{"x": floats(7, 45)}])
 
 
 def cache_case() -> Case:

@@ -27,6 +27,9 @@ from stepwell.pipelines.pipeline import Pipeline
 
 THREADS = (1, 2)
 RANKS = (0, 1, 2, 3, 4)
+SAMPLE = 4
+"""The rows of each op in the fixed sample, of the hundred or so that have all pairs: the first, which have the most. With fewer, some ops are run
+for one target alone."""
 ORDERS = 8  # different ones of the rows, so that the first of one op are not like those of the next
 REWRITES = ("simplify-algebra", "fold-batch-norm", "use-sub-pixels", "use-products", "convert-layout", "use-winograd", "skip-padding", "pack-matmul")
 WINOGRAD = max(ERRORS.values()) / 1e-6  # how many times as much as the direct method, whose error is 1e-6 of the scale, its rounds
@@ -189,15 +192,15 @@ def module_of(batch: Sequence[Instance]) -> tuple[str, WeightTable]:
         return str(module.operation.get_asm(enable_debug_info=True)), weights
 
 
-def lowered(batch: Sequence[Instance]) -> Lowered:
-    """The model of the instances, which share target and way, from the level graph down to where code is made of it."""
+def lowered(batch: Sequence[Instance], *, last: bool = False) -> Lowered:
+    """The model of the instances, which share target and way, from the level graph down to where code is made of it, or to the last level."""
     text, weights = module_of(batch)
     way = WAYS[batch[0].way]
     pipeline = Pipeline.default(batch[0].target)
     while not way.folding and any(step.name == "fold-constants" for step in pipeline.stages[0].steps):
         pipeline = pipeline.remove("graph-opt/fold-constants#1")
     model = lowering.read_ir(text, "graph", weights, target=batch[0].target, name="ops", disable=way.disable, pipeline=pipeline)
-    return lowering.descend(model, "affine", keep=False, instrumentation=Instrumentation())  # which has each pass verified
+    return lowering.descend(model, "llvm" if last else "affine", keep=False, instrumentation=Instrumentation())  # which has each pass verified
 
 
 def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:

@@ -150,9 +150,11 @@ def _executable(artifact: Artifact, code: LoadedCode, weights: np.ndarray, threa
 def _emitted(lowered: "Lowered", entry: str) -> bytes:
     """One object of all functions, `entry` among them."""
     from stepwell.backends.llvm_cpu.emitters import emitter_for
+    from stepwell.dialects.core.locations import place_calls
     from stepwell.passes.affine_to_llvm.set_target import confine_all
 
     target = lowered.target
+    place_calls(lowered.module.operation)
     if not runs_here(target):
         confine_all(lowered.module.operation, target)
     return emitter_for(target)(lowered.module, target, entry)

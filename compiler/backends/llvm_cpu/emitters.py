@@ -1,18 +1,14 @@
 """From the llvm dialect to objects for any machine that LLVM knows. The host's own come from MLIR's execution engine (`objects`)."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
+from stepwell.backends.llvm_cpu.emit_object import object_of_text
 from stepwell.backends.llvm_cpu.ir_text import portable
 from stepwell.backends.llvm_cpu.objects import compile_unit, make_engine_context, whole_module
 from stepwell.dialects.core.mlir import ir, llvm
 from stepwell.dialects.support.errors import CodegenError
-from stepwell.dialects.support.names import printable
 from stepwell.dialects.target.description import Target
-from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime.openmp import openmp
 
@@ -27,17 +23,8 @@ def engine_object(module: ir.Module, target: Target, entry: str) -> bytes:
 
 
 def text_object(module: ir.Module, target: Target, entry: str) -> bytes:
-    """An object for any machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
-    features = ",".join(f"+{name}" for name in sorted(target.features))
-    machine = {"triple": target.triple, "cpu": target.cpu, "features": features, "abi": family_of(target.triple).abi}
-    request = {"text": portable(llvm_ir(module)), **machine}
-    command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
-    if done.returncode or not done.stdout:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = said[-1] if said else f"the process of LLVM ended with status {done.returncode}"
-        raise CodegenError(f"no object for target {target.name} ({printable(target.triple)}): {printable(reason)}")
-    return done.stdout
+    """An object for any machine that llvmlite's LLVM knows, from LLVM IR as text."""
+    return object_of_text(portable(llvm_ir(module)), target)
 
 
 def emitter_for(target: Target) -> Emitter:

@@ -1,12 +1,11 @@
-/* Runs a bundle, NAME, on what is in a file, and writes what comes out: for machines where Python is not at hand. test_cross.py.
+/* Runs a bundle, NAME, on what is in a file, and writes what comes out: for machines where Python is not at hand (test/support/crossing.py).
 
-   ./runner WEIGHTS IN OUT. A file has for each array its dtype, rank and sizes as int64, then its bytes; IN has inputs of several runs, after their
-   number. */
+   ./runner WEIGHTS IN OUT THREADS. A file has for each array its dtype, rank and sizes as int64, then its bytes; IN has inputs of several runs,
+   after their number. */
 #include NAME_HEADER
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -64,8 +63,7 @@ int main(int count, char **given) {
     }
     get(&runs, sizeof runs, in);
     for (int64_t run = 0; run < runs; ++run) {
-        stepwell_tensor x[64], y[64];
-        memset(y, 0, sizeof y);
+        stepwell_tensor *x = calloc((size_t)CALL(input_count)() + 1, sizeof *x), *y = calloc((size_t)CALL(output_count)() + 1, sizeof *y);
         for (int32_t i = 0; i < CALL(input_count)(); ++i) read_tensor(&x[i], in);
         if (CALL(run)(context, x, y) != STEPWELL_OK) {
             fprintf(stderr, "%s\n", CALL(error)(context));
@@ -75,6 +73,8 @@ int main(int count, char **given) {
         for (int32_t i = 0; i < CALL(input_count)(); ++i) free(x[i].data);
         for (int32_t i = 0; i < CALL(output_count)(); ++i)
             if (y[i].bytes) free(y[i].data);
+        free(x);
+        free(y);
     }
     fclose(in);
     if (fclose(out) != 0) return 4;

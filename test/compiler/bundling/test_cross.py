@@ -1,95 +1,65 @@
 """Bundles for other machines give the bits that this machine gives for the same schedules: qemu runs them."""
 
 import platform
-import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import bundle_models
-import numpy as np
+import crossing
 import pytest
-from bundle_models import Case
 
 import stepwell
-from stepwell.bundling.manifest import ONNX_NUMBERS
 
-RUNNER = Path(__file__).with_name("runner.c")
-DTYPES = {number: np.dtype(name) for name, number in ONNX_NUMBERS.items() if number <= 13}
-MACHINES = {"aarch64-neon": "aarch64", "aarch64-dotprod": "aarch64", "riscv64-v": "riscv64"}
-QEMU = {"riscv64-v": ("-cpu", "rv64,v=true,vlen=128,elen=64,vext_spec=v1.0")}
-
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="compares with code for x86-64")
+OURS = bundle_models.casts_case(), bundle_models.bytes_case(), bundle_models.sums_case()
+CASES = {case.name: case for case in (*bundle_models.plain_cases(), *OURS)}
+SOME = {"aarch64-dotprod": ("mlp", "bytes", "sums"), "x86-64-v2": ("mlp", "casts"), "x86-64-v3": ("mlp", "casts"), "x86-64-v4": ("mlp",)}
+"""The cases for targets that differ little from others; those others have all."""
 
 
-def needs(target: str) -> str:
-    """The compiler for a target; skips the test where it or qemu is missing."""
-    machine = MACHINES[target]
-    compiler = shutil.which(f"{machine}-linux-gnu-gcc")
-    if compiler is None or shutil.which(f"qemu-{machine}") is None:
-        pytest.skip(f"there is no {machine}-linux-gnu-gcc or qemu-{machine} (apt install gcc-{machine}-linux-gnu qemu-user)")
-    return compiler
+@pytest.mark.parametrize("target", crossing.EMULATED)
+def test_another_machine_gives_the_same_bits(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lacks an instruction that the target has gives an error."""
+    emulated = crossing.needed(target)
+    made = {}
+    for name in SOME.get(target, CASES):
+        case = CASES[name]
+        made[name] = crossing.program(crossing.made_bundle(case, target, tmp_path), name, target)
+        if emulated.has:
+            like = "host" if name == "bytes" else target  # integers are the same by any schedule, and instructions for them are not of this machine
+            crossing.assert_equal(crossing.outputs(made[name], target, case.feeds), crossing.expected(case, like))
+        monkeypatch.setenv("CFLAGS", crossing.FAST)  # one run time that is compiled as usual is enough
+    case = CASES["mlp"]
+    if emulated.machine != platform.machine():
+        crossing.assert_equal(crossing.outputs(made["mlp"], target, case.feeds, threads=2), crossing.expected(case, target))
+    if emulated.missing:
+        done = crossing.emulate(made["mlp"], target, case.feeds, lacking=True)
+        assert (done.returncode, done.stderr) == (1, f"mlp: this machine lacks {emulated.missing}, which the code needs\n")
 
 
-def packed(array: np.ndarray) -> bytes:
-    header = [ONNX_NUMBERS[array.dtype.name], array.ndim, *array.shape]
-    return np.array(header, np.int64).tobytes() + array.tobytes()
+def test_code_for_another_machine_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
+    case = CASES["halves"]
+    mapped = {"prefix": "halves", "kinds": ("object",)}
+    stepwell.compile(case.model, target="riscv64-v")  # for this machine, with the schedules of the other one
+    first = stepwell.bundle(case.model, tmp_path / "first", target="riscv64-v", **mapped)  # type: ignore[arg-type]
+    other = stepwell.bundle(case.model, tmp_path / "other", target="aarch64-neon", **mapped)  # type: ignore[arg-type]
+    kept = sorted(cache_folder.rglob("objects/*/*"))
 
+    def refuse(*_: object) -> bytes:
+        raise AssertionError("code is compiled that the cache has")
 
-def unpacked(data: bytes) -> list[np.ndarray]:
-    arrays, at = [], 0
-    while at < len(data):
-        number, rank = np.frombuffer(data, np.int64, 2, at)
-        shape = tuple(np.frombuffer(data, np.int64, int(rank), at + 16).tolist())
-        dtype, at = DTYPES[int(number)], at + 16 + 8 * int(rank)
-        arrays.append(np.frombuffer(data, dtype, int(np.prod(shape)), at).reshape(shape))
-        at += arrays[-1].nbytes
-    return arrays
-
-
-def outputs_of(case: Case, target: str, folder: Path, threads: int = 1) -> list[np.ndarray]:
-    """The outputs of all runs of a case, by a bundle for a target, in qemu."""
-    compiler, machine = needs(target), MACHINES[target]
-    made = stepwell.bundle(case.model, folder / case.name, prefix=case.name, kinds=("static",), target=target, **case.options)  # type: ignore[arg-type]
-    given = folder / "in"
-    given.write_bytes(np.int64(len(case.feeds)).tobytes() + b"".join(packed(array) for feed in case.feeds for array in feed.values()))
-    defines = [f"-DNAME={case.name}", f'-DNAME_HEADER="{case.name}.h"', f"-I{made}"]
-    program = folder / f"{case.name}_program"
-    command = [compiler, "-static", *defines, str(RUNNER), str(made / f"lib{case.name}.a"), "-lm", "-lpthread", "-o", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    run = [f"qemu-{machine}", *QEMU.get(target, ()), str(program), str(made / f"{case.name}.weights"), str(given), str(folder / "out"), str(threads)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{case.name}: {done.returncode} {done.stderr}"
-    return unpacked((folder / "out").read_bytes())
-
-
-def expected_of(case: Case, target: str) -> list[np.ndarray]:
-    """What this machine computes by the schedules for the target."""
-    options: Mapping[str, object] = {**case.options, "target": target, "specialise": "never"}
-    model = stepwell.compile(case.model, threads=1, **options)  # type: ignore[arg-type]
-    return [array for feed in case.feeds for array in model.run(feed).values()]
-
-
-def assert_equal(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    assert [(array.dtype, array.shape) for array in got] == [(array.dtype, array.shape) for array in expected]
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(got, expected, strict=True))
-
-
-@pytest.mark.parametrize("target", MACHINES)
-def test_another_machine_gives_the_same_bits(target: str, tmp_path: Path) -> None:
-    needs(target)
-    for case in bundle_models.plain_cases():
-        if case.name == "halves" and target == "riscv64-v":
-            continue  # the library of GCC 12 for RISC-V has no conversions of f16
-        assert_equal(outputs_of(case, target, tmp_path), expected_of(case, target))
-    threaded = bundle_models.plain_cases()[0]
-    assert_equal(outputs_of(threaded, target, tmp_path, threads=2), expected_of(threaded, target))
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.emitters.object_of_text", refuse)
+    monkeypatch.setattr("stepwell.bundling.writing.object_of_text", refuse)
+    second = stepwell.bundle(case.model, tmp_path / "second", target="riscv64-v", **mapped)  # type: ignore[arg-type]
+    assert sorted(cache_folder.rglob("objects/*/*")) == kept
+    codes = [(folder / "halves.o").read_bytes() for folder in (first, second, other)]
+    assert [int.from_bytes(code[18:20], "little") for code in codes] == [243, 243, 183]
+    assert codes[0] == codes[1]
+    with pytest.raises(AssertionError, match="code is compiled"):
+        stepwell.bundle(case.model, tmp_path / "uncached", target="riscv64-v", cache=False, **mapped)  # type: ignore[arg-type]
 
 
 def test_without_a_cross_compiler_there_is_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    case = bundle_models.plain_cases()[0]
+    case = CASES["mlp"]
     with pytest.raises(stepwell.ResourceError, match=r"there is no riscv64-linux-gnu-gcc \(on Debian: apt install gcc-riscv64-linux-gnu\)"):
         stepwell.bundle(case.model, tmp_path / "no", prefix="mlp", target="riscv64-v")
     made = stepwell.bundle(case.model, tmp_path / "yes", prefix="mlp", target="riscv64-v", kinds=("object",))
