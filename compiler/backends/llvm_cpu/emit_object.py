@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Answer one request: `text`, `triple`, `cpu`, `features` and `abi` as LLVM spells them.
+    """Answer one request: `text`, `triple`, `cpu`, `features`, `abi` and `relocations` as LLVM spells them.
 
     On failure, the last line on standard error is the problem, the status 1.
     """
@@ -16,7 +16,8 @@ def main() -> None:
     llvm.initialize_all_asmprinters()
     try:
         machine = llvm.Target.from_triple(request["triple"]).create_target_machine(
-            cpu=request["cpu"], features=request["features"], opt=3, reloc="pic", codemodel="default", abiname=request["abi"]
+            cpu=request["cpu"], features=request["features"], opt=3, reloc=request["relocations"], codemodel="default",
+            abiname=request["abi"],
         )
         module = llvm.parse_assembly(request["text"])
         module.triple, module.data_layout = request["triple"], str(machine.target_data)

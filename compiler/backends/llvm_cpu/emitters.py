@@ -27,10 +27,15 @@ def engine_object(module: ir.Module, target: Target, entry: str) -> bytes:
 
 
 def text_object(module: ir.Module, target: Target, entry: str) -> bytes:
-    """An object for any machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
-    features = ",".join(f"+{name}" for name in sorted(target.features))
-    machine = {"triple": target.triple, "cpu": target.cpu, "features": features, "abi": family_of(target.triple).abi}
-    request = {"text": portable(llvm_ir(module)), **machine}
+    """An object for any machine that llvmlite's LLVM knows."""
+    return object_of_text(portable(llvm_ir(module)), target)
+
+
+def object_of_text(text: str, target: Target) -> bytes:
+    """An object of LLVM IR as text, which llvmlite reads, in a separate process: LLVM ends its process on an error. Raises CodegenError."""
+    features, family = ",".join(f"+{name}" for name in sorted(target.features)), family_of(target.triple)
+    machine = {"triple": target.triple, "cpu": target.cpu, "features": features, "abi": family.abi, "relocations": family.relocations}
+    request = {"text": text, **machine}
     command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
     done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
     if done.returncode or not done.stdout:
