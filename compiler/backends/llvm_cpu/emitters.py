@@ -16,6 +16,7 @@ from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime.openmp import openmp
 
+_SECONDS = 1800  # for one object
 Emitter: TypeAlias = Callable[[ir.Module, Target, str], bytes]
 """Makes one object of a module in the llvm dialect, with all its functions, the named one among them. Raises CodegenError if that is impossible."""
 
@@ -35,9 +36,12 @@ def object_of_text(text: str, target: Target) -> bytes:
     """An object of LLVM IR as text, which llvmlite reads, in a separate process: LLVM ends its process on an error. Raises CodegenError."""
     features, family = ",".join(f"+{name}" for name in sorted(target.features)), family_of(target.triple)
     machine = {"triple": target.triple, "cpu": target.cpu, "features": features, "abi": family.abi, "relocations": family.relocations}
-    request = {"text": text, **machine}
+    request = {"text": text, "halves": family.compiles_halves, **machine}
     command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
+    try:
+        done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise CodegenError(f"no object for target {target.name} ({printable(target.triple)}): LLVM took more than {_SECONDS} seconds") from None
     if done.returncode or not done.stdout:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         reason = said[-1] if said else f"the process of LLVM ended with status {done.returncode}"

@@ -10,15 +10,15 @@ _PREFIXES = {"half": "0xH", "bfloat": "0xR"}
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 _TOKEN = re.compile(
     r"(?P<type>\b(?:half|bfloat|float|double)\b)"
-    r"|(?<![\w.%@$!-])(?P<number>-?\d+\.\d+(?:e[+-]?\d+)?|f0x[0-9A-Fa-f]+|[+-]?inf|[+-]?nan)(?![\w.])"
+    r"|(?<![\w.%@$!-])(?P<number>-?\d+\.\d+(?:e[+-]?\d+)?|f0x[0-9A-Fa-f]+|[+-]?inf|[+-]?q?nan)(?![\w.])"
 )
 
 
 def portable(text: str) -> str:
     """LLVM IR whose floating-point constants are hexadecimal numbers, which every version of LLVM reads.
 
-    The LLVM of the bindings prints them as `f0x3F800000`, the bits, or as the shortest decimal that rounds to them; an older parser accepts only
-    exact decimals. The type of a number is the last one named before it in its line. Text in quotes, such as a name, stays unchanged.
+    The LLVM of the bindings prints them as `f0x3F800000`, the bits, as `+inf` and `+qnan`, or as the shortest decimal that rounds to them; an older
+    parser accepts only exact decimals. The type of a number is the last one named before it in its line. Text in quotes, such as a name, stays unchanged.
     """
     return "\n".join(_line(line) for line in text.split("\n"))
 
@@ -38,7 +38,7 @@ def _line(line: str) -> str:
 
 def _hexadecimal(number: str, kind: str) -> str:
     dtype = _TYPES[kind]
-    value = np.frombuffer(bytes.fromhex(number[3:])[::-1], dtype)[0] if number.startswith("f0x") else dtype.type(number)
+    value = np.frombuffer(bytes.fromhex(number[3:])[::-1], dtype)[0] if number.startswith("f0x") else dtype.type(number.replace("q", ""))
     if kind in _PREFIXES:
         return _PREFIXES[kind] + np.asarray(value).astype(dtype).view(np.uint16).item().to_bytes(2, "big").hex().upper()
     return f"0x{_as_double(value):016X}"
