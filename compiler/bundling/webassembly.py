@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stepwell.backends.artifact import Artifact
-from stepwell.backends.llvm_cpu.emitters import object_of_text
+from stepwell.backends.llvm_cpu.emit_object import object_of_text
 from stepwell.bundling import project
 from stepwell.bundling.tables import Tables
 from stepwell.bundling.toolchain import ModuleTools

@@ -36,6 +36,8 @@ class Capabilities:
     """Widths, in bits, of the elements with which vectors support masked loads and stores."""
     maximum_selects: bool = False
     """Whether a maximum is `y > x ? y : x`, which returns `x` if either is NaN (`maxps`), instead of IEEE 754's `maximum`; likewise for minima."""
+    folds_in_halves: bool = True
+    """Whether LLVM folds the lanes of a vector by halves, halves of these and so on where it may choose the order. Otherwise a pass says it."""
     conversion_rounds: bool = False
     """Whether the conversion of f32 to i32 rounds to nearest even, and LLVM does not remove a redundant rounding before it (`cvtps2dq`)."""
     bf16_rounding: ByLanes = ()

@@ -6,6 +6,6 @@ from stepwell.dialects.target.numbers import COMMON_PIPES, Caches, Vectors
 
 WASM32 = register_family(Family(
     "wasm32", ("wasm32",), lambda _: Vectors(128, 16, fma=False), Caches(32 << 10, 512 << 10, 4 << 20, 1), lambda *_: COMMON_PIPES,
-    capabilities=lambda _: Capabilities(maximum_selects=True),  # a maximum is `pmax`
+    capabilities=lambda _: Capabilities(maximum_selects=True, folds_in_halves=False),  # a maximum is `pmax`
     compiles_halves=False, relocations="static",  # a module is linked once, with its memory
 ))  # fmt: skip

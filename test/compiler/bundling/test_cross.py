@@ -96,5 +96,3 @@ def test_without_a_cross_compiler_there_is_an_object(tmp_path: Path, monkeypatch
     head = (made / "mlp.o").read_bytes()[:20]
     assert head[:4] == b"\x7fELF"
     assert int.from_bytes(head[18:20], "little") == 243
-    with pytest.raises(stepwell.UnsupportedError, match="a bundle for target wasm32-simd128 is not supported; supported: machines of"):
-        stepwell.bundle(case.model, tmp_path / "wasm", prefix="mlp", target="wasm32-simd128")
