@@ -31,9 +31,9 @@ def write_module(tables: Tables, sources: Mapping[str, str], weights: bytes | No
         (work / file).write_text(text, encoding="utf-8")
     tools.link(work / "wasm.c", objects, work / f"{name}.wasm")
     if weights is not None:
-        with (work / f"{name}.wasm").open("ab") as file:
-            file.write(custom_section_head(WEIGHTS_SECTION, len(weights)))
-            file.write(weights)
+        with (work / f"{name}.wasm").open("ab") as module:
+            module.write(custom_section_head(WEIGHTS_SECTION, len(weights)))
+            module.write(weights)
     for ending in ("mjs", "d.mts"):
         (work / f"{name}.{ending}").write_text(project.module_text(f"module.{ending}", tables, version), encoding="utf-8")
     return [f"{name}.wasm", f"{name}.mjs", f"{name}.d.mts"]

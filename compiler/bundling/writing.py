@@ -51,10 +51,10 @@ def bundle(
 ) -> Path:  # fmt: skip
     """Compile a model and write it to `folder` as a library with an interface in C, or as a module of WebAssembly; returns the folder.
 
-    `kinds` are some of `KINDS` of the target's family (default: both libraries, or the module). `prefix` begins all names in C (default: the name of the model's file). With `embed`, the weights are part of the
-    code instead of a file. `options` and `given` are as for `compile`; what depends on data is compiled for all data (`same_data_sizes=False`).
-    Raises UnsupportedError for a model that needs Python or a compiler at run time, naming why, ResourceError without a C compiler, CodegenError if
-    that fails, and what `compile` raises.
+    `kinds` are some of `KINDS` of the target's family (default: both libraries, or the module). `prefix` begins all names in C (default: the name of
+    the model's file). With `embed`, the weights are part of the code instead of a file. `options` and `given` are as for `compile`; what depends on
+    data is compiled for all data (`same_data_sizes=False`). Raises UnsupportedError for a model that needs Python or a compiler at run time, naming
+    why, ResourceError without a C compiler, CodegenError if that fails, and what `compile` raises.
     """
     combined = CompileOptions.combined(options, given, "bundle")
     if combined.backend != DEFAULT:
@@ -141,9 +141,9 @@ def write(
         for file in made:
             write_atomically(folder / file, (work / file).read_bytes())
     if not embed:
-        with replacing(folder / f"{name}.weights") as temporary_file, temporary_file.open("wb") as file:
-            file.write(_weights_head(weights, digest))
-            file.write(weights.data)
+        with replacing(folder / f"{name}.weights") as unfinished, unfinished.open("wb") as weights_file:
+            weights_file.write(_weights_head(weights, digest))
+            weights_file.write(weights.data)
     kept = None if embed else WeightsFile(f"{name}.weights", weights.nbytes, HEAD_BYTES, digest.hex())
     written = [*made, *([] if kept is None else [kept.file])]
     write_atomically(folder / FILE, project.manifest(tables, number, kept, source, written).text)

@@ -177,7 +177,8 @@ def test_bad_input_is_one_clear_error_in_node(tmp_path: Path) -> None:
             assert (result.name, result.kind) == ("StepwellError", kind)
             assert message in result.message
         assert isinstance(results[-1], dict)  # a failure does no harm
-    for results, message in zip(got[len(wrong) :], ("the weights are damaged: they have another digest", "expected 4352 bytes, got 4348"), strict=True):
+    messages = ("the weights are damaged: they have another digest", "expected 4352 bytes, got 4348")
+    for results, message in zip(got[len(wrong) :], messages, strict=True):
         assert isinstance(results[0], NodeError)
         assert results[0].kind == "bad weights"
         assert message in results[0].message
