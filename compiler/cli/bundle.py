@@ -11,7 +11,7 @@ DESCRIPTION = """Compile a model to a library with an interface in C, which runs
 
 The code needs the instructions of --target, by default those of this machine."""
 KINDS = ("static", "shared", "object", "module")
-"""Those of `bundle.writing`, which loads numpy, for all families of machines."""
+"""The kinds of `bundle.writing`, which loads numpy, for all families of machines."""
 
 
 def add_options(parser: Parser) -> None:
