@@ -1,6 +1,9 @@
 """Bundles for WebAssembly give the bits of x86-64-v2, whose vectors have the same width: Node runs them."""
 
+import ctypes
 import platform
+import shutil
+import subprocess
 from pathlib import Path
 
 import bundle_models as models
@@ -15,6 +18,7 @@ from onnx import TensorProto, helper
 import networks
 import stepwell
 from stepwell.backends.llvm_cpu.emit_object import by_way_of_f32
+from stepwell.bundling import project
 from stepwell.bundling.webassembly import custom_section_head
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
@@ -156,6 +160,31 @@ def test_a_module_is_small_and_needs_nothing(tmp_path: Path) -> None:
         sections.append(kind)
         at += 1 + size
     assert 2 not in sections  # no section of imports
+
+
+def test_memory_of_a_module_is_taken_and_given_back(tmp_path: Path) -> None:
+    node, case = needs_node(), models.plain_cases()[0]
+    folder = written(case, tmp_path)
+    done = subprocess.run([node, str(Path(__file__).with_name("memory.mjs")), str(folder / "mlp.wasm")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_multiply_add_of_a_module_is_rounded_once(tmp_path: Path) -> None:
+    """Also where the sum in doubles lies halfway between two floats, by what it lost."""
+    compiler = shutil.which("cc") or pytest.skip("there is no C compiler")
+    text = project.template("wasm.c", "any")
+    body = text[text.index("float fmaf(") : text.index("/* ---- The model")].replace("fmaf", "own_fmaf")
+    (tmp_path / "own.c").write_text(f"#include <stdint.h>\n#include <string.h>\n{body}")
+    subprocess.run([compiler, "-O1", "-ffp-contract=off", "-shared", "-fPIC", str(tmp_path / "own.c"), "-o", str(tmp_path / "own.so")], check=True)
+    own, exact = ctypes.CDLL(str(tmp_path / "own.so")).own_fmaf, ctypes.CDLL("libm.so.6").fmaf
+    own.restype = exact.restype = ctypes.c_float
+    halfway = [(1 + 2**-12, 1 + 2**-12, sign * 2.0**power) for sign in (1, -1) for power in (-80, -60, -130, -149)]
+    small = [(2**-75 * (1 + 2**-20), 2.0**-75, sign * number * 2.0**-149) for sign in (1, -1) for number in (0, 1, 2, 3)]
+    ends = [(3e38, 2.0, -3e38), (3e38, 3e38, -np.inf), (0.0, np.inf, 1.0), (-0.0, 1.0, 0.0), (-0.0, 1.0, -0.0), (1.0, 1.0, -1.0), (1.0, np.nan, 1.0)]
+    words = np.random.default_rng(50).integers(0, 1 << 32, (2000, 3), np.uint64).astype(np.uint32).view(np.float32)
+    for numbers in [*halfway, *((-x, y, z) for x, y, z in halfway), *small, *ends, *words.tolist()]:
+        got, wanted = (np.float32(function(*map(ctypes.c_float, numbers))) for function in (own, exact))
+        assert got.tobytes() == wanted.tobytes() or (np.isnan(got) and np.isnan(wanted)), numbers
 
 
 def test_bad_input_is_one_clear_error_in_node(tmp_path: Path) -> None:
