@@ -26,7 +26,6 @@ def template(file: str, name: str, **values: str) -> str:
 def header(tables: Tables, version: str) -> str:
     """`NAME.h`."""
     name, artifact = tables.name, tables.artifact
-    lines = [f"   {kind} {printable(str(info))} {printable(info.name)}" for kind, infos in tables.sides.items() for info in infos]
     signature = raw_signature(name, artifact)
     raw = ""
     if signature is not None:
@@ -39,8 +38,13 @@ def header(tables: Tables, version: str) -> str:
 #define STEPWELL_WEIGHTS_OFFSET_{name} {HEAD_BYTES}
 STEPWELL_PUBLIC_{name} {signature};
 """
-    signature_text = comment("\n" + "\n".join(lines)) if lines else ""
-    return template("bundle.h", name, VERSION=version, TARGET=comment(printable(tables.target.name)), SIGNATURE=signature_text, RAW=raw)
+    target = comment(printable(tables.target.name))
+    return template("bundle.h", name, VERSION=version, TARGET=target, SIGNATURE=_signature_text(tables), RAW=raw)
+
+
+def module_text(file: str, tables: Tables, version: str) -> str:
+    """The ES module that loads a WebAssembly module, or its types."""
+    return template(file, tables.name, VERSION=version, SIGNATURE=_signature_text(tables))
 
 
 def source(name: str) -> str:
@@ -100,12 +104,18 @@ Libs.private: {private}
 """
 
 
+def _signature_text(tables: Tables) -> str:
+    """The inputs and outputs for a comment, a line each."""
+    lines = [f"   {kind} {printable(str(info))} {printable(info.name)}" for kind, infos in tables.sides.items() for info in infos]
+    return comment("".join(f"\n{line}" for line in lines))
+
+
 def manifest(
     tables: Tables, version: str, weights: WeightsFile | None, source: ModelFile | None, files: Sequence[str]
 ) -> Manifest:  # fmt: skip
     """`manifest.json`."""
     artifact, target, general = tables.artifact, tables.target, tables.artifact.general
-    bits = family_of(target.triple).feature_bits()
+    bits = family_of(target.triple).feature_bits() or target.features  # an engine compares all that a module needs
     needed = tuple(sorted(feature for feature in target.features if feature in bits))
     inputs, outputs = (tuple(map(Entry.from_info, infos)) for infos in tables.sides.values())
     return Manifest(

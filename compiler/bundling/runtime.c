@@ -27,12 +27,15 @@ enum verdict {
 
 #include STEPWELL_TABLES
 
-#ifndef STEPWELL_BARE
+#if defined(__wasm__)
+#include "stepwell_wasm.h" /* has no threads and no files */
+#elif !defined(STEPWELL_BARE)
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -43,9 +46,8 @@ enum verdict {
 
 /* The functions of OpenMP that code calls, over a team of threads that belongs to a context. Without a team, code runs on the caller's thread. */
 
-typedef void (*microtask)(int32_t *, int32_t *, void *, void *, void *, void *);
+typedef void (*microtask)(int32_t *, int32_t *, void *); /* MLIR passes one argument, a struct */
 
-#define TASK_ARGUMENTS 4 /* MLIR passes one, a struct */
 #define LOOPS 4          /* loops with a dynamic schedule that threads may be in at the same time */
 #define GUIDED 36        /* kmp_sch_guided_chunked: chunks shrink with what is left */
 
@@ -72,7 +74,7 @@ struct team {
     struct loop loop[LOOPS];
 #endif
     microtask task;
-    void *arguments[TASK_ARGUMENTS];
+    void *argument;
 };
 
 struct member { /* the thread that is running */
@@ -138,7 +140,7 @@ static void take_part(struct team *team, int32_t number) {
     struct member *self = me();
     int32_t own = number, bound = 0;
     self->team = team, self->number = number, self->loops = 0, self->loop = NULL;
-    team->task(&own, &bound, team->arguments[0], team->arguments[1], team->arguments[2], team->arguments[3]);
+    team->task(&own, &bound, team->argument);
 }
 
 struct worker {
@@ -212,27 +214,25 @@ HIDDEN void API(kmpc_barrier)(void *place, int32_t number) {
 #endif
 }
 
-static void run_alone(microtask task, void **arguments) {
+static void run_alone(microtask task, void *argument) {
     struct member *self = me(), before = *self;
     int32_t own = 0, bound = 0;
     memset(self, 0, sizeof *self);
-    task(&own, &bound, arguments[0], arguments[1], arguments[2], arguments[3]);
+    task(&own, &bound, argument);
     *self = before;
 }
 
 HIDDEN void API(kmpc_fork_call)(void *place, int32_t count, microtask task, ...) {
-    void *arguments[TASK_ARGUMENTS] = {0};
     va_list given;
     (void)place;
     va_start(given, task);
-    for (int32_t i = 0; i < count && i < TASK_ARGUMENTS; ++i) arguments[i] = va_arg(given, void *);
+    void *argument = count > 0 ? va_arg(given, void *) : NULL;
     va_end(given);
 #ifndef STEPWELL_BARE
     struct team *team = me()->team;
     if (team && team->threads > 1) {
         struct member before = *me();
-        memcpy(team->arguments, arguments, sizeof arguments);
-        team->task = task;
+        team->task = task, team->argument = argument;
         memset(team->loop, 0, sizeof team->loop);
         __atomic_store_n(&team->busy, (uint32_t)team->threads - 1, __ATOMIC_SEQ_CST);
         change(team, &team->region, 1);
@@ -242,16 +242,15 @@ HIDDEN void API(kmpc_fork_call)(void *place, int32_t count, microtask task, ...)
         return;
     }
 #endif
-    run_alone(task, arguments);
+    run_alone(task, argument);
 }
 
 /* A region under a condition, on the caller's thread if it does not hold. */
 HIDDEN void API(kmpc_fork_call_if)(void *place, int32_t count, microtask task, int32_t condition, void *argument) {
-    void *arguments[TASK_ARGUMENTS] = {argument};
     if (condition)
         API(kmpc_fork_call)(place, count, task, argument);
     else
-        run_alone(task, arguments);
+        run_alone(task, argument);
 }
 
 /* The part of the iterations *lower to *upper that is the thread's: parts differ by at most one. */
@@ -364,10 +363,7 @@ __attribute__((format(printf, 3, 4))) static int fail(struct problem *problem, i
 }
 
 static int tell(const struct problem *problem, char *error, size_t size) {
-    if (error && size) {
-        strncpy(error, problem->text, size - 1);
-        error[size - 1] = 0;
-    }
+    if (error && size) snprintf(error, size, "%s", problem->text);
     return problem->status;
 }
 
@@ -418,7 +414,9 @@ static void digest_of(const uint8_t *data, uint64_t size, uint8_t digest[32]) {
 
 /* ---- Memory -------------------------------------------------------------------------------------------------------------------------------- */
 
+#ifndef HUGE_PAGE
 #define HUGE_PAGE ((size_t)1 << 21)
+#endif
 
 struct memory { /* aligned memory that grows, and keeps nothing then */
     char *data;
@@ -436,11 +434,12 @@ static void memory_free(struct memory *memory) {
 }
 
 /* Large memory is on huge pages if the system has them: small ones are scattered, and share caches as luck has it (support/buffers.py). */
-static bool memory_ask(struct memory *memory, size_t bytes) {
+static bool memory_ask(struct memory *memory, uint64_t wanted) {
     void *found = NULL;
-    if (memory->data && memory->bytes >= bytes) return true;
+    if (memory->data && memory->bytes >= wanted) return true;
     memory_free(memory);
-    if (bytes > SIZE_MAX / 2) return false;
+    if (wanted > SIZE_MAX / 2) return false;
+    size_t bytes = (size_t)wanted;
     if (bytes < HUGE_PAGE / 2) {
         if (posix_memalign(&found, ALIGNMENT, bytes ? bytes : 1) != 0) return false;
         memory->data = found, memory->bytes = bytes;
@@ -498,8 +497,6 @@ static bool has_feature(const struct feature *feature) {
 
 static bool may_use_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; } /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
 #else
-#include <sys/auxv.h>
-
 static bool has_feature(const struct feature *feature) { return getauxval(feature->leaf) >> feature->bit & 1; } /* an entry of the vector */
 static bool may_use_tiles(void) { return false; }
 #endif
@@ -695,7 +692,7 @@ static struct block *box_take(struct boxes *boxes, int64_t size, bool nested) {
         boxes->block = more, boxes->room = room;
     }
     if (!(block = malloc(sizeof *block))) return NULL;
-    if (posix_memalign(&data, ALIGNMENT, bytes ? (size_t)bytes : 1) != 0) {
+    if ((uint64_t)bytes > SIZE_MAX / 2 || posix_memalign(&data, ALIGNMENT, bytes ? (size_t)bytes : 1) != 0) {
         free(block);
         return NULL;
     }
@@ -836,7 +833,7 @@ static int out_of_memory(stepwell_context *context, const char *what, uint64_t b
     return fail(&context->problem, STEPWELL_NO_MEMORY, "%s: no memory for %s of %llu bytes", context->of->name, what, size);
 }
 
-/* The bytes of a tensor; -1 if they do not fit 62 bits, or if a size is not known. */
+/* The bytes of a tensor; -1 if they are more than a quarter of what addresses can tell apart, or if a size is not known. */
 static int64_t bytes_of(const stepwell_tensor *tensor, int64_t item) {
     int64_t bytes = item;
     bool empty = false;
@@ -846,7 +843,7 @@ static int64_t bytes_of(const stepwell_tensor *tensor, int64_t item) {
     }
     if (empty) return 0;
     for (int32_t i = 0; i < tensor->rank; ++i)
-        if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes) || bytes >> 62) return -1;
+        if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes) || (uint64_t)bytes > SIZE_MAX / 4) return -1;
     return bytes;
 }
 
@@ -884,7 +881,8 @@ static int give_memory(stepwell_context *context, int32_t output) {
     stepwell_tensor *tensor = &context->result[output];
     int64_t bytes = bytes_of(tensor, of->item);
     static char nothing[ALIGNMENT];
-    if (bytes < 0) return fail(&context->problem, STEPWELL_LIMIT, "output '%s': its size does not fit 62 bits", of->info.name);
+    if (bytes < 0) return fail(&context->problem, STEPWELL_LIMIT, "output '%s': its size does not fit %d bits", of->info.name,
+                               (int)sizeof(size_t) * 8 - 2);
     if (tensor->data) {
         if ((uint64_t)bytes > tensor->bytes)
             return fail(&context->problem, STEPWELL_BAD_ARGUMENT, "output '%s': expected memory of %lld bytes, got %llu", of->info.name,
@@ -896,7 +894,7 @@ static int give_memory(stepwell_context *context, int32_t output) {
     for (int32_t i = 0; i < context->of->pairs; ++i) { /* a state that is passed on whole */
         if (context->of->pair[i].output != output) continue;
         struct memory *memory = &context->state[i].spare;
-        if (!memory_ask(memory, (size_t)bytes)) return out_of_memory(context, of->info.name, (unsigned long long)bytes);
+        if (!memory_ask(memory, (uint64_t)bytes)) return out_of_memory(context, of->info.name, (unsigned long long)bytes);
         tensor->data = memory->data;
         return STEPWELL_OK;
     }
@@ -941,7 +939,7 @@ static int enter_segment(stepwell_context *context, int64_t *table, int64_t numb
     }
     if (needed > of->most_bytes - context->boxes.bytes) return too_large(context, segment, needed);
     struct memory *block = &context->blocks[number];
-    if (!memory_ask(block, (size_t)total)) return out_of_memory(context, segment->nodes, (unsigned long long)total);
+    if (!memory_ask(block, (uint64_t)total)) return out_of_memory(context, segment->nodes, (unsigned long long)total);
     int64_t begin = (int64_t)(intptr_t)block->data;
     for (int32_t slot = 0; slot < segment->slots; ++slot) /* those that lie in the block */
         if (!is_alone(segment, slot)) slots[slot] += begin - base;
@@ -1140,7 +1138,7 @@ static int compare_formulas(stepwell_context *context) {
 /* Complete the table for the symbols, and see to the workspace. */
 static int take_sizes(stepwell_context *context) {
     const struct description *of = context->of;
-    size_t workspace = (size_t)of->workspace_bytes;
+    uint64_t workspace = (uint64_t)of->workspace_bytes;
     if (of->sizes) {
         if (!context->is_sized || memcmp(context->sized, context->values, (size_t)of->symbols * sizeof(int64_t)) != 0) {
             memset(context->sized, 0, (size_t)of->entries * sizeof(int64_t));
@@ -1150,7 +1148,7 @@ static int take_sizes(stepwell_context *context) {
             if (code) return bad_sizes(context, code, true);
             context->is_sized = true;
         }
-        workspace = (size_t)context->sized[of->workspace];
+        workspace = (uint64_t)context->sized[of->workspace];
     }
     if (of->entries) memcpy(context->table, context->sized, (size_t)of->entries * sizeof(int64_t));
     return memory_ask(&context->workspace, workspace) ? STEPWELL_OK : out_of_memory(context, "the workspace", workspace);
@@ -1200,7 +1198,7 @@ static int make_room(stepwell_context *context, const struct pair *pair, struct 
         return fail(&context->problem, STEPWELL_LIMIT, "state '%s': %lld elements along dimension %d are more than %lld bytes (limit value_bytes)",
                     of->argument[pair->input].info.name, (long long)needed, (int)pair->axis, (long long)of->most_value_bytes);
     struct memory more = {0};
-    if (!memory_ask(&more, (size_t)bytes)) return out_of_memory(context, of->argument[pair->input].info.name, (unsigned long long)bytes);
+    if (!memory_ask(&more, (uint64_t)bytes)) return out_of_memory(context, of->argument[pair->input].info.name, (unsigned long long)bytes);
     if (state->memory.data && state->tensor.shape[pair->axis])
         copy_along(more.data, state->memory.data, &whole, pair->axis, room, state->room, state->tensor.shape[pair->axis], item);
     memory_free(&state->memory);
@@ -1229,7 +1227,7 @@ static int begin_state(stepwell_context *context) {
             memset(state->memory.data, 0, state->tensor.shape[pair->axis] ? state->memory.bytes : 0);
         } else {
             int64_t bytes = bytes_of(&state->tensor, argument->item);
-            if (bytes < 0 || !memory_ask(&state->memory, (size_t)bytes)) return out_of_memory(context, argument->info.name, (uint64_t)bytes);
+            if (bytes < 0 || !memory_ask(&state->memory, (uint64_t)bytes)) return out_of_memory(context, argument->info.name, (uint64_t)bytes);
             memset(state->memory.data, 0, (size_t)bytes);
         }
     }
@@ -1481,8 +1479,9 @@ int API(context_new)(stepwell_model *model, const stepwell_context_options *opti
     context->state = zeros(&enough, of->pairs, sizeof *context->state);
     context->lengths = zeros(&enough, of->lengths ? of->argument[of->arguments - 1].valued : 0, sizeof *context->lengths);
     context->callbacks.version = VERSION, context->callbacks.context = context;
-    context->callbacks.enter = enter, context->callbacks.poll = poll_, context->callbacks.keep = keep;
-    if (!enough || (!of->sizes && !memory_ask(&context->workspace, (size_t)of->workspace_bytes)))
+    if (the_model.late) /* else no code calls them, and a linker leaves them out */
+        context->callbacks.enter = enter, context->callbacks.poll = poll_, context->callbacks.keep = keep;
+    if (!enough || (!of->sizes && !memory_ask(&context->workspace, (uint64_t)of->workspace_bytes)))
         fail(&problem, STEPWELL_NO_MEMORY, "%s: no memory for a workspace of %lld bytes", of->name, (long long)of->workspace_bytes);
     if (!problem.status && chosen.threads > 1) {
         int64_t spin = chosen.spin_microseconds < 0 ? SPIN : chosen.spin_microseconds;

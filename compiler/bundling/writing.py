@@ -1,8 +1,8 @@
-"""`stepwell.bundle`: a compiled model as a folder with libraries, a header, weights, and what programs need to find them."""
+"""`stepwell.bundle`: a compiled model as a folder with libraries or a module, weights, and what programs need to find them."""
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -11,16 +11,16 @@ import numpy as np
 
 from stepwell.arguments import checked
 from stepwell.backends.artifact import Artifact
-from stepwell.backends.llvm_cpu.emit_object import object_of_text
 from stepwell.bundling import project
 from stepwell.bundling.c_text import check_name, identifier
+from stepwell.bundling.helpers import helper_object
 from stepwell.bundling.manifest import FILE, HEAD_BYTES, ModelFile, WeightsFile
 from stepwell.bundling.relocatable import merged
 from stepwell.bundling.tables import State, Tables, check_artifact
-from stepwell.bundling.toolchain import Tools, find_tools
+from stepwell.bundling.toolchain import ModuleTools, Tools, find_module_tools, find_tools
+from stepwell.bundling.webassembly import write_module
 from stepwell.cache.disk import Cache, Kept, chosen_cache
-from stepwell.cache.fingerprint import code_generation
-from stepwell.dialects.support.digests import file_digest, key_of
+from stepwell.dialects.support.digests import file_digest
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
 from stepwell.dialects.support.files import replacing, write_atomically
 from stepwell.dialects.support.installed import version
@@ -36,34 +36,39 @@ from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.pipelines.routes import DEFAULT
 from stepwell.runtime import elf, support
 
-KINDS = ("static", "shared", "object")
-"""The kinds of a bundle's code: a library to link, one to load, or one object and the run time in C, made without a C compiler."""
-FAMILIES = ("x86_64", "aarch64", "riscv64")
-"""The families of machines that bundles are written for: those whose objects are ELF."""
+_LIBRARIES = ("static", "shared")
+KINDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("x86_64", "aarch64", "riscv64"), (*_LIBRARIES, "object")), "wasm32": ("module",),
+}  # fmt: skip
+"""The kinds of a bundle's code for each family of machines: a library to link, one to load, one object and the run time in C, made without a C
+compiler; or a module of WebAssembly."""
 _OPENMP = "__kmpc_"
 
 
 @checked
 def bundle(
-    source: Source, folder: str | os.PathLike[str], *, kinds: Sequence[str] = ("static", "shared"), prefix: str | None = None, embed: bool = False,
+    source: Source, folder: str | os.PathLike[str], *, kinds: Sequence[str] | None = None, prefix: str | None = None, embed: bool = False,
     options: CompileOptions | None = None, cache: bool = True, **given: Unpack[CompileFields],
 ) -> Path:  # fmt: skip
-    """Compile a model and write it to `folder` as a library with an interface in C; returns the folder.
+    """Compile a model and write it to `folder` as a library with an interface in C, or as a module of WebAssembly; returns the folder.
 
-    `kinds` are some of `KINDS`. `prefix` begins all names in C (default: the name of the model's file). With `embed`, the weights are part of the
-    code instead of a file. `options` and `given` are as for `compile`; what depends on data is compiled for all data (`same_data_sizes=False`).
-    Raises UnsupportedError for a model that needs Python or a compiler at run time, naming why, ResourceError without a C compiler, CodegenError if
-    that fails, and what `compile` raises.
+    `kinds` are some of `KINDS` of the target's family (default: both libraries, or the module). `prefix` begins all names in C (default: the name of
+    the model's file). With `embed`, the weights are part of the code instead of a file. `options` and `given` are as for `compile`; what depends on
+    data is compiled for all data (`same_data_sizes=False`). Raises UnsupportedError for a model that needs Python or a compiler at run time, naming
+    why, ResourceError without a C compiler, CodegenError if that fails, and what `compile` raises.
     """
-    if not kinds or any(kind not in KINDS for kind in kinds):
-        raise InputError(f"kinds: expected some of {', '.join(KINDS)}, got {shown(kinds)}")
     combined = CompileOptions.combined(options, given, "bundle")
     if combined.backend != DEFAULT:
         raise UnsupportedError(f"a bundle of code by backend '{combined.backend}' is not supported; supported: {DEFAULT}")
     target = resolve("host" if combined.target is None else combined.target)
-    if target.family not in FAMILIES:
-        raise UnsupportedError(f"a bundle for target {target.name} is not supported; supported: machines of {', '.join(FAMILIES)}")
-    tools = find_tools(target) if set(kinds) & {"static", "shared"} else None
+    if target.family not in KINDS:
+        raise UnsupportedError(f"a bundle for target {target.name} is not supported; supported: machines of {', '.join(KINDS)}")
+    possible = KINDS[target.family]
+    if kinds is None:
+        kinds = tuple(kind for kind in possible if kind != "object")
+    if not kinds or any(kind not in possible for kind in kinds):
+        raise InputError(f"kinds: expected some of {', '.join(possible)} for target {target.name}, got {shown(kinds)}")
+    tools = find_module_tools() if "module" in kinds else find_tools(target) if set(kinds) & set(_LIBRARIES) else None
     origin = Origin(source)
     name = check_name(_default_name(origin) if prefix is None else prefix)
     artifact, states = with_state(origin, replace(combined, same_data_sizes=False), cache=cache)
@@ -111,8 +116,8 @@ def compiled(origin: Origin, options: CompileOptions, *, cache: bool) -> Artifac
 
 
 def write(
-    artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: Sequence[str], tools: Tools | None, *, embed: bool,
-    source: ModelFile | None = None, store: Cache | None = None,
+    artifact: Artifact, states: Sequence[State], folder: Path, name: str, target: Target, kinds: Sequence[str], tools: Tools | ModuleTools | None, *,
+    embed: bool, source: ModelFile | None = None, store: Cache | None = None,
 ) -> Path:  # fmt: skip
     """Write a bundle of an artifact; see `bundle`.
 
@@ -123,45 +128,58 @@ def write(
     artifact = replace(artifact, weights=weights)
     digest = project.digest_of_weights(weights.data)
     number = version("stepwell") or "0"
-    tables = Tables(name, artifact, target, digest, embedded=embed, states=states)
+    tables = Tables(name, artifact, target, digest, embedded=embed and not isinstance(tools, ModuleTools), states=states)
     sources = {
         f"{name}.h": project.header(tables, number), f"{name}_tables.h": tables.text(), f"{name}.c": project.source(name),
         "stepwell_runtime.c": project.template("runtime.c", name),
     }  # fmt: skip
-    code = code_object(artifact, name, target, weights if embed else None, store)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stepwell-bundle-") as temporary:
         work = Path(temporary)
-        for file, text in sources.items():
-            (work / file).write_text(text, encoding="utf-8")
-        (work / f"{name}.o").write_bytes(code)
-        made = [f"{name}.h"]
-        if tools is not None:
-            runtime = work / f"{name}_runtime.o"
-            tools.compile(work / f"{name}.c", runtime)
-            objects = [runtime, work / f"{name}.o"]
-            if "static" in kinds:
-                tools.archive(objects, work / f"lib{name}.a")
-                made.append(f"lib{name}.a")
-            if "shared" in kinds:
-                tools.link(objects, work / f"lib{name}.so", name)
-                made.append(f"lib{name}.so")
-        if "object" in kinds:
-            made += [f"{name}.o", *(file for file in sources if file not in made)]
-        texts = {
-            f"{name}Config.cmake": project.cmake_config(name), f"{name}.pc": project.pkg_config(name, number),
-            "CMakeLists.txt": project.cmake_lists(name), "example.c": project.template("example.c", name),
-        }  # fmt: skip
+        if isinstance(tools, ModuleTools):
+            content = _weights_head(weights, digest) + weights.tobytes() if embed else None
+            made = write_module(tables, sources, content, work, tools, number, store)
+        else:
+            code = code_object(artifact, name, target, weights if embed else None, store)
+            made = _write_libraries(tables, sources, code, kinds, work, tools, number)
         for file in made:
             write_atomically(folder / file, (work / file).read_bytes())
     if not embed:
-        _write_weights(folder / f"{name}.weights", weights, digest)
-    for file, text in texts.items():
-        write_atomically(folder / file, text)
+        with replacing(folder / f"{name}.weights") as unfinished, unfinished.open("wb") as weights_file:
+            weights_file.write(_weights_head(weights, digest))
+            weights_file.write(weights.data)
     kept = None if embed else WeightsFile(f"{name}.weights", weights.nbytes, HEAD_BYTES, digest.hex())
-    written = [*made, *texts, *([] if kept is None else [kept.file])]
+    written = [*made, *([] if kept is None else [kept.file])]
     write_atomically(folder / FILE, project.manifest(tables, number, kept, source, written).text)
     return folder
+
+
+def _write_libraries(
+    tables: Tables, sources: Mapping[str, str], code: bytes, kinds: Sequence[str], work: Path, tools: Tools | None, number: str
+) -> list[str]:
+    """Write libraries, and what programs need to find them, to the folder `work`; returns the names of the files."""
+    name = tables.name
+    texts = {
+        f"{name}Config.cmake": project.cmake_config(name), f"{name}.pc": project.pkg_config(name, number),
+        "CMakeLists.txt": project.cmake_lists(name), "example.c": project.template("example.c", name),
+    }  # fmt: skip
+    for file, text in (*sources.items(), *texts.items()):
+        (work / file).write_text(text, encoding="utf-8")
+    (work / f"{name}.o").write_bytes(code)
+    made = [f"{name}.h", *texts]
+    if tools is not None:
+        runtime = work / f"{name}_runtime.o"
+        tools.compile(work / f"{name}.c", runtime)
+        objects = [runtime, work / f"{name}.o"]
+        if "static" in kinds:
+            tools.archive(objects, work / f"lib{name}.a")
+            made.append(f"lib{name}.a")
+        if "shared" in kinds:
+            tools.link(objects, work / f"lib{name}.so", name)
+            made.append(f"lib{name}.so")
+    if "object" in kinds:
+        made += [f"{name}.o", *(file for file in sources if file not in made)]
+    return made
 
 
 def code_object(
@@ -172,24 +190,11 @@ def code_object(
     undefined = {symbol for data in objects.values() for symbol in elf.read(data).undefined}
     helpers = sorted(undefined & support.HELPERS.keys())
     if helpers:
-        objects["helpers"] = _helpers(helpers, target, store)
+        objects["helpers"] = helper_object(helpers, target, store)
     names = {"main": f"{name}_code_main", "sizes": f"{name}_code_sizes"}
     names |= {symbol: f"{name}_kmpc_{symbol.removeprefix(_OPENMP)}" for symbol in undefined if symbol.startswith(_OPENMP)}
     constants = {} if embedded is None else {f"{name}_embedded_weights": (embedded.data, HEAD_BYTES)}
     return merged(objects, names, constants)
-
-
-def _helpers(names: Sequence[str], target: Target, store: Cache | None) -> bytes:
-    """An object of helpers of `support`, from the cache if possible."""
-    generation = code_generation(target) if store is not None else None
-    if store is None or generation is None:
-        return object_of_text(support.module(names), target)
-    key = key_of("helpers", generation, support.module(names))
-    known = store.get("objects", key)
-    if known is None:
-        known = object_of_text(support.module(names), target)
-        store.put("objects", key, known)
-    return known
 
 
 def _source_facts(origin: Origin, folder: Path) -> ModelFile | None:
@@ -198,12 +203,10 @@ def _source_facts(origin: Origin, folder: Path) -> ModelFile | None:
     return None if digest is None else ModelFile(os.path.relpath(str(origin.source), folder), digest.hex())
 
 
-def _write_weights(path: Path, weights: np.ndarray, digest: bytes) -> None:
-    """The file of the weights: a page that says what they are, then the arena (`struct head` of runtime.c)."""
+def _weights_head(weights: np.ndarray, digest: bytes) -> bytes:
+    """The first page of the file of the weights, which says what they are; behind it follows the arena (`struct head` of runtime.c)."""
     head = b"STEPWELL" + np.array([1, HEAD_BYTES], "<u4").tobytes() + np.array([weights.nbytes], "<u8").tobytes() + digest
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(head + bytes(HEAD_BYTES - len(head)))
-        file.write(weights.data)
+    return head + bytes(HEAD_BYTES - len(head))
 
 
 def _default_name(origin: Origin) -> str:

@@ -1,4 +1,4 @@
-"""stepwell bundle: writes a compiled model as a library in C with its header, weights and what build tools need to find them."""
+"""stepwell bundle: writes a compiled model as a library in C, or a module of WebAssembly, with its weights and what build tools need to find them."""
 
 import argparse
 from pathlib import Path
@@ -7,11 +7,11 @@ from stepwell.cli.common import OK, Parser, UsageError, usage_errors
 from stepwell.cli.compile_options import add_compile_options, check_compile_options, compile_options, has_plugins, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity, say
 
-DESCRIPTION = """Compile a model to a library with an interface in C, which runs without Python (docs/deploy.md).
+DESCRIPTION = """Compile a model to a library with an interface in C, which runs without Python, or to a module of WebAssembly (docs/deploy.md).
 
 The code needs the instructions of --target, by default those of this machine."""
-KINDS = ("static", "shared", "object")
-"""Equal to those of `bundle.writing`, which loads numpy."""
+KINDS = ("static", "shared", "object", "module")
+"""The kinds of `bundle.writing`, which loads numpy, for all families of machines."""
 
 
 def add_options(parser: Parser) -> None:
@@ -19,7 +19,10 @@ def add_options(parser: Parser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", help="an ONNX file, or one of a format that a plugin reads")
     add("-o", "--output", metavar="DIR", required=True, help="the folder to write to; it is made if it does not exist")
-    text = "a static library, a shared one, or an object and the run time in C, made without a C compiler; may be repeated (default: both libraries)"
+    text = (
+        "a static library, a shared one, or an object and the run time in C, made without a C compiler; may be repeated (default: both libraries); "
+        "for WebAssembly a module, which is all there is"
+    )
     add("--kind", action="append", choices=KINDS, help=text)
     add("--embed", action="store_true", help="put the weights into the code; by default they are a file, which is mapped into memory")
     add("--prefix", metavar="NAME", help="what all names in C begin with (default: the name of the model's file)")
@@ -42,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.prefix is not None:
         with usage_errors("--prefix"):
             check_name(options.prefix)
-    kinds = tuple(dict.fromkeys(options.kind or KINDS[:2]))
+    kinds = tuple(dict.fromkeys(options.kind)) if options.kind else None
     with Progress(doing="compile and write the bundle"):
         folder = bundle(
             options.model, options.output, kinds=kinds, prefix=options.prefix, embed=options.embed, bind=pairs or None, options=how,

@@ -40,6 +40,11 @@ class Family:
     auxiliary vector, two zeros and a bit. Other features are not asked for."""
     abi: str = ""
     """The calling convention, by LLVM's name; empty for the only one."""
+    compiles_halves: bool = True
+    """Whether LLVM compiles all that its own passes do with f16. Where it does not, it never ends on comparisons of vectors, and conversions to f64
+    become invalid code: both must go by way of f32."""
+    relocations: str = "pic"
+    """LLVM's model of addresses in objects: independent of the place of the code, or `static`."""
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps prefixes of the names of LLVM's intrinsics to the features, of which a machine needs one. The longest prefix wins."""
 

@@ -41,7 +41,8 @@ def _ask(name: str, table: ir.Value, number: ir.Value) -> ir.Value:
     """The answer of a function, which it writes to the table: where an interrupt comes first, nothing is written."""
     memref.StoreOp(i64_constant(0), table, [_place(table, ANSWER)])
     runtime = _runtime(table)
-    function = load(runtime.type, element_address(runtime, runtime.type, 1 + FUNCTIONS.index(name)))
+    functions = element_address(runtime, ir.IntegerType.get_signless(64), 1)  # behind the version: addresses may be smaller
+    function = load(runtime.type, element_address(functions, runtime.type, FUNCTIONS.index(name)))
     address = as_i64(memref.ExtractAlignedPointerAsIndexOp(table).result)
     call_address(function, [runtime, pointer(address), number])
     return _entry(table, ANSWER)

@@ -11,7 +11,8 @@
 
 // AFFINE: func.func @main({{.*}}: memref<{{[0-9]+}}xi64> {stepwell.symbols = ["n"]}) -> i64
 // AFFINE: call @main.body(
-// AFFINE: llvm.getelementptr %{{.*}}[2]
+// AFFINE: llvm.getelementptr %{{.*}}[1]
+// AFFINE: llvm.getelementptr %{{.*}}[1]
 // AFFINE: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64) -> ()
 // AFFINE: func.func private @main.body({{.*}}) -> i64 attributes {{{.*}}stepwell.region, stepwell.sizes = [{{.*}}"n"
 

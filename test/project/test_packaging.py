@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.passes": "passes"}
 DEPENDENCIES = "".join(f"{path}\n" for path in sys.path if path.endswith("site-packages"))
 DATA = (
-    "stepwell/py.typed", "stepwell/bundling/bundle.h", "stepwell/bundling/example.c", "stepwell/bundling/runtime.c",
-    "stepwell/bundling/tables.h",
+    "stepwell/py.typed", "stepwell/bundling/bundle.h", "stepwell/bundling/example.c", "stepwell/bundling/module.d.mts",
+    "stepwell/bundling/module.mjs", "stepwell/bundling/runtime.c", "stepwell/bundling/tables.h", "stepwell/bundling/wasm.c", "stepwell/bundling/wasm.h",
     "stepwell/quantizer/report.html.jinja", "stepwell/tuning/report.html.jinja",
     "stepwell/passes/framework/upstream_names.json", "stepwell/passes/framework/upstream_summaries.json",
 )  # fmt: skip

@@ -131,7 +131,7 @@ def test_what_a_bundle_cannot_say_is_refused_by_name(tmp_path: Path) -> None:
     refused(sequence_model(), "output 'all' .* is a sequence whose length only a run can tell")
     refused(models.with_weights(models.FREE, w=models.WEIGHTS), "compiled for each shape of its inputs", specialise="always")
     mlp = plain_cases()[0].model
-    refused(mlp, "kinds: expected some of static, shared, object, got", InputError, kinds=("so",))
+    refused(mlp, "kinds: expected some of static, shared, object for target host, got", InputError, kinds=("so",))
     with pytest.raises(InputError, match="prefix: expected a name in C"):
         stepwell.bundle(mlp, tmp_path / "no", prefix="int")
     refused(mlp, "bind: expected an input of the model, got 'nothing'", InputError, bind={"nothing": "y"})

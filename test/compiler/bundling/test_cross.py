@@ -47,7 +47,7 @@ def test_code_for_another_machine_is_kept_in_the_cache(tmp_path: Path, monkeypat
         raise AssertionError("code is compiled that the cache has")
 
     monkeypatch.setattr("stepwell.backends.llvm_cpu.emitters.object_of_text", refuse)
-    monkeypatch.setattr("stepwell.bundling.writing.object_of_text", refuse)
+    monkeypatch.setattr("stepwell.bundling.helpers.object_of_text", refuse)
     second = stepwell.bundle(case.model, tmp_path / "second", target="riscv64-v", **mapped)  # type: ignore[arg-type]
     assert sorted(cache_folder.rglob("objects/*/*")) == kept
     codes = [(folder / "halves.o").read_bytes() for folder in (first, second, other)]
@@ -66,5 +66,3 @@ def test_without_a_cross_compiler_there_is_an_object(tmp_path: Path, monkeypatch
     head = (made / "mlp.o").read_bytes()[:20]
     assert head[:4] == b"\x7fELF"
     assert int.from_bytes(head[18:20], "little") == 243
-    with pytest.raises(stepwell.UnsupportedError, match="a bundle for target wasm32-simd128 is not supported; supported: machines of"):
-        stepwell.bundle(case.model, tmp_path / "wasm", prefix="mlp", target="wasm32-simd128")

@@ -27,7 +27,7 @@ TABLE = {  # masked bits, maxima that select, conversions that round, lanes of b
     "aarch64-neon": ((), False, False, (), (), 0),
     "aarch64-dotprod": ((), False, False, (), (), 0),
     "riscv64-v": ((), False, False, (), (), 0),
-    "wasm32-simd128": ((), False, False, (), (), 0),
+    "wasm32-simd128": ((), True, False, (), (), 0),
 }
 DOT_PRODUCTS = {
     "x86-64-v2": [],

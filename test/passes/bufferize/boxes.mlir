@@ -97,7 +97,8 @@ module attributes {
 // CHECK: memref.store %c-1_i64{{[_0-9]*}}, %[[KEPT]][%c1{{[_0-9]*}}]
 // CHECK: %[[A:.*]] = memref.extract_aligned_pointer_as_index %[[KEPT]]
 // CHECK: %[[R:.*]] = arith.index_cast %[[A]]
-// CHECK: llvm.getelementptr %{{.*}}[3]
+// CHECK: llvm.getelementptr %{{.*}}[1]
+// CHECK: llvm.getelementptr %{{.*}}[2]
 // CHECK: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %[[R]]) :
 // CHECK: cf.cond_br %{{.*}}, ^[[HEAD:bb[0-9]+]](%c0{{.*}}), ^[[END:bb[0-9]+]](%c10_i64
 // CHECK: %[[S:.*]] = call @main.body(
@@ -107,12 +108,14 @@ module attributes {
 // CHECK: memref.store %[[I]], %[[KEPT]][%c2{{[_0-9]*}}]
 // CHECK: %[[ONE:.*]] = arith.index_cast %c1{{[_0-9]*}} : index to i64
 // CHECK: memref.store %[[ONE]], %[[KEPT]][%c3{{[_0-9]*}}]
-// CHECK: llvm.getelementptr %{{.*}}[3]
+// CHECK: llvm.getelementptr %{{.*}}[1]
+// CHECK: llvm.getelementptr %{{.*}}[2]
 // CHECK: llvm.call
 // CHECK: cf.cond_br %{{.*}}, ^[[HEAD]](%{{.*}}), ^[[END]](%c10_i64
 // The memory of a box whose size is a number is asked for when the function begins, in each round anew.
 // CHECK: func.func private @main.body(
 // CHECK: llvm.getelementptr %{{.*}}[1]
+// CHECK: llvm.getelementptr %{{.*}}[0]
 // CHECK: llvm.call
 func.func private @exp(%x: tensor<6xf32>, %out: tensor<6xf32>) -> tensor<6xf32> attributes {stepwell.kernel} {
   %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<6xf32>) outs(%out : tensor<6xf32>) {

@@ -107,7 +107,8 @@ func.func private @main.else(%x: tensor<40xf32>) -> tensor<40xf32> attributes {s
 // CHECK: %[[GOOD:.*]] = arith.cmpi eq, %[[S]], %c0_i64
 // CHECK: cf.cond_br %[[GOOD]], ^[[HEAD]](%[[J]], %{{.*}}, %[[AGAIN]], %[[WRITTEN:.*]], %[[OTHER:.*]], %[[WRITTEN]] :
 // Before a round that is due.
-// CHECK: llvm.getelementptr %{{.*}}[2]
+// CHECK: llvm.getelementptr %{{.*}}[1]
+// CHECK: llvm.getelementptr %{{.*}}[1]
 // CHECK: llvm.call
 // CHECK: ^[[HEAD]](%[[I]]: index, %[[DUE:.*]]: index, %[[GOES:.*]]: i1, %[[LAST]]: index, %[[WRITTEN]]: index, %[[OTHER]]: index):
 // CHECK: %[[MORE:.*]] = arith.cmpi slt, %[[I]], %[[LIMIT]]

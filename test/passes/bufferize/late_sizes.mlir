@@ -36,7 +36,8 @@
 // The first function of the runtime takes memory.
 // CHECK: memref.store %c0_i64{{[_0-9]*}}, %[[T]][%c9{{[_0-9]*}}]
 // CHECK: %[[R:.*]] = llvm.inttoptr
-// CHECK: %[[P:.*]] = llvm.getelementptr %[[R]][1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+// CHECK: %[[F:.*]] = llvm.getelementptr %[[R]][1] : (!llvm.ptr) -> !llvm.ptr, i64
+// CHECK: %[[P:.*]] = llvm.getelementptr %[[F]][0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
 // CHECK: %[[ENTER:.*]] = llvm.load %[[P]]
 // CHECK: %[[I:.*]] = memref.extract_aligned_pointer_as_index %[[T]]
 // CHECK: llvm.call %[[ENTER]](%[[R]], %{{.*}}, %c0_i64{{[_0-9]*}}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64) -> ()
