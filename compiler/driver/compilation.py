@@ -202,7 +202,7 @@ class Compilation:
     def _general_model(self, made: Artifact, result: Result) -> DynamicModel:
         """The model with a shape-polymorphic program, or, if the backend makes none, one that is compiled when it is run."""
         program = self._program(made, result)
-        in_background = program is not None and self.options.specialise == "auto" and not self.watch.needs_passes
+        in_background = program is not None and self.options.specialise == "auto" and not (self.watch.needs_passes or self.options.reproducible)
         return DynamicModel(
             inputs=made.inputs, outputs=made.described, compile_shapes=self.specialised, program=program, compile_bound=self.bound_program,
             background=self.job if in_background else None, distinct_names=self._distinct_names, pool=self.pool,

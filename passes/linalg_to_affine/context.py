@@ -80,8 +80,13 @@ class NestContext:
 
     @property
     def fma(self) -> bool:
-        """Whether the target has fused multiply-adds, so that products and sums are contracted where that is allowed."""
+        """Whether products and sums are contracted where that is allowed: if the target has fused multiply-adds, or results are reproducible."""
         return (self.target or GENERIC).contracts
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether results have the same bits on all machines, so that no order is left to LLVM."""
+        return (self.target or GENERIC).reproducible
 
     @cached_property
     def lanes_reduce(self) -> bool:

@@ -69,9 +69,21 @@ class SumsInLanes(PlainTiles):
     def _folded(self, sums: list[ir.Value], lanes: list[ir.Value]) -> list[ir.Value]:
         """The sums (or other folds), with all lanes of their vectors folded in."""
         element, combiner = self.root.outputs[0].element_type, self.combiner
+        if isinstance(element, ir.FloatType) and self.context.is_reproducible:
+            return [combine(combiner, a, in_halves(combiner, v)) for a, v in zip(sums, lanes, strict=True)]
         kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
         order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # in halves, not one by one
         if combiner == "arith.maxnumf":
             order |= arith.FastMathFlags.nnan  # each lane started with a number
         folded = [vector.ReductionOp(element, kind, v, fastmath=order).result for v in lanes]
         return [combine(combiner, a, f) for a, f in zip(sums, folded, strict=True)]
+
+
+def in_halves(combiner: str, lanes: ir.Value) -> ir.Value:
+    """The fold of a vector's lanes, a power of two of them: of its halves, of the halves of the result, and so on, whatever the target prefers."""
+    count = ir.VectorType(lanes.type).shape[0]
+    while count > 1:
+        count //= 2
+        low, high = (vector.ShuffleOp(lanes, lanes, list(range(first, first + count))).result for first in (0, count))
+        lanes = combine(combiner, low, high)
+    return vector.extract(lanes, [], [0])
