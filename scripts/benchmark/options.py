@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--plans", type=Path, default=ROOT / "build" / "plans", metavar="DIR", help="with --tuned: where plans are (default: build/plans)")
     add("--bundle", action="store_true", help="let Stepwell take part as a bundle, too, through its interface in C")
     add("--copied", action="store_true", help="let it take part as a bundle that copies its weights into memory of large pages, too")
+    add("--reproducible", action="store_true", help="let it take part with results that are the same on every machine, too")
     add("--engines", type=names({**ENGINES, **PEERS}), metavar="A,B", help=f"some of {peers}")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")

@@ -19,11 +19,17 @@ QEMU = {"riscv64-v": ("-cpu", "rv64,v=true,vlen=128,elen=64,vext_spec=v1.0")}
 
 def needs(target: str) -> str:
     """The compiler for a target; skips the test where it or qemu is missing."""
+    if (reason := missing(target)) is not None:
+        pytest.skip(reason)
+    return f"{MACHINES[target]}-linux-gnu-gcc"
+
+
+def missing(target: str) -> str | None:
+    """Why bundles for a target cannot be built and run here; None if they can."""
     machine = MACHINES[target]
-    compiler = shutil.which(f"{machine}-linux-gnu-gcc")
-    if compiler is None or shutil.which(f"qemu-{machine}") is None:
-        pytest.skip(f"there is no {machine}-linux-gnu-gcc or qemu-{machine} (apt install gcc-{machine}-linux-gnu qemu-user)")
-    return compiler
+    if all(map(shutil.which, (f"{machine}-linux-gnu-gcc", f"qemu-{machine}"))):
+        return None
+    return f"there is no {machine}-linux-gnu-gcc or qemu-{machine} (apt install gcc-{machine}-linux-gnu qemu-user)"
 
 
 def packed(array: np.ndarray) -> bytes:
