@@ -228,6 +228,8 @@ class CompileOptions:
                 about(entry.name).check(entry.name, value)
         if self.reproducible and self.libm:
             raise InputError("libm: expected False for reproducible results, as each system's libm rounds in its own way")
+        if self.reproducible and self.precision != PRECISIONS[0]:
+            raise InputError(f"precision: expected '{PRECISIONS[0]}' for reproducible results, as instructions for others round in an order of their own")
         backend = find_route(self.backend)
         backend.check_target(self.machine)
         if self.schedule is not None and self.plan is not None:
