@@ -198,7 +198,7 @@ class CompileOptions:
         checks.names, Flag("--keep-f32", "NODE", repeated=True),
     ))  # fmt: skip
     reproducible: bool = field(default=False, metadata=_said(
-        "whether results have the same bits on every machine, for any number of threads and any plan (docs/numerics.md#the-same-bits-on-every-machine)",
+        "whether results have the same bits on every machine, for any threads and plan (docs/numerics.md#the-same-bits-on-every-machine)",
         checks.flag, Flag("--reproducible"),
     ))  # fmt: skip
     plan: "PlanSource | None" = field(default=None, metadata=_said(
@@ -229,7 +229,7 @@ class CompileOptions:
         if self.reproducible and self.libm:
             raise InputError("libm: expected False for reproducible results, as each system's libm rounds in its own way")
         if self.reproducible and self.precision != PRECISIONS[0]:
-            raise InputError(f"precision: expected '{PRECISIONS[0]}' for reproducible results, as instructions for others round in an order of their own")
+            raise InputError(f"precision: expected '{PRECISIONS[0]}' for reproducible results: products of others are summed in other orders")
         backend = find_route(self.backend)
         backend.check_target(self.machine)
         if self.schedule is not None and self.plan is not None:

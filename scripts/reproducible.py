@@ -89,10 +89,10 @@ def random_feed(path: Path) -> dict[str, np.ndarray]:
     """Random data for a model whose inputs have known sizes."""
     import stepwell
     from stepwell.analysis.random_inputs import random_array
+    from stepwell.signature import TensorInfo
 
-    random = np.random.default_rng(0)
-    inputs = stepwell.lower(path, "graph").info.inputs
-    return {name: random_array(kind.static_shape, kind.dtype, random) for name, kind in inputs}
+    inputs = [TensorInfo.from_type(name, kind) for name, kind in stepwell.lower(path, "graph").info.inputs]
+    return {info.name: random_array(info, 0, index) for index, info in enumerate(inputs)}
 
 
 def random_cases(count: int, seed: int) -> "Iterator[Case]":

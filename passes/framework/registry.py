@@ -58,8 +58,8 @@ class PassState:
         if not self.asked(kind):
             return default
         return self.choices.choose(
-            kind, op, candidates(), default, target=self.target or GENERIC, decisions=self.decisions, run=self.running, role=role, space=space, planned=planned,
-            recorded=recorded, final=final,
+            kind, op, candidates(), default, target=self.target or GENERIC, decisions=self.decisions, run=self.running, role=role, space=space,
+            planned=planned, recorded=recorded, final=final,
         )  # fmt: skip
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:

@@ -51,7 +51,7 @@ def unpacked(data: bytes) -> list[np.ndarray]:
 def outputs_of(case: Case, target: str, folder: Path, threads: int = 1) -> list[np.ndarray]:
     """The outputs of all runs of a case, by a bundle for a target, in qemu."""
     compiler, machine = needs(target), MACHINES[target]
-    made = stepwell.bundle(case.model, folder / case.name, prefix=case.name, kinds=("static",), target=target, **case.options)  # type: ignore[arg-type]
+    made = stepwell.bundle(case.model, folder / case.name, prefix=case.name, kinds=("static",), target=target, **case.options)
     given = folder / "in"
     given.write_bytes(np.int64(len(case.feeds)).tobytes() + b"".join(packed(array) for feed in case.feeds for array in feed.values()))
     defines = [f"-DNAME={case.name}", f'-DNAME_HEADER="{case.name}.h"', f"-I{made}"]

@@ -86,7 +86,7 @@ def outputs_of(case: Case, target: str, folder: Path, threads: int = 1) -> list[
         folder.mkdir(parents=True, exist_ok=True)
         return cross_bundles.outputs_of(case, target, folder, threads)
     options = {"target": target, **case.options}
-    model = stepwell.compile(case.model, threads=threads, cache=False, **options)  # type: ignore[arg-type]
+    model = stepwell.compile(case.model, threads=threads, cache=False, **options)
     return [array for feed in case.feeds for array in model.run(feed).values()]
 
 

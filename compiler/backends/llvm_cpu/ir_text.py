@@ -1,7 +1,6 @@
 """Converts LLVM IR text for a parser that is older than the printer: numbers are spelled as all versions read them."""
 
 import re
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -40,25 +39,20 @@ def _line(line: str) -> str:
 
 def _hexadecimal(number: str, kind: str) -> str:
     dtype = _TYPES[kind]
-    if number.startswith("f0x"):
-        value = np.frombuffer(bytes.fromhex(number[3:])[::-1], dtype)[0]
-    elif nan := _NAN.fullmatch(number):
-        value = _nan(dtype, nan)
-    else:
-        value = dtype.type(number)
+    raw = bytes.fromhex(number[3:])[::-1] if number.startswith("f0x") else None
+    if nan := _NAN.fullmatch(number):
+        raw = _nan_bits(nan, dtype.itemsize, int(ml_dtypes.finfo(dtype).nmant))
+    value = dtype.type(number) if raw is None else np.frombuffer(raw, dtype)[0]
     if kind in _PREFIXES:
         return _PREFIXES[kind] + np.asarray(value).astype(dtype).view(np.uint16).item().to_bytes(2, "big").hex().upper()
     return f"0x{_as_double(value):016X}"
 
 
-def _nan(dtype: np.dtype[Any], nan: re.Match[str]) -> np.floating:
-    """The NaN of this sign, kind and payload: quiet unless it is called signalling."""
-    words = np.dtype(f"u{dtype.itemsize}")
-    infinity = int(np.array(np.inf, dtype).view(words))
-    quiet = 1 << int(ml_dtypes.finfo(dtype).nmant) - 1
-    bits = infinity | int(nan["payload"] or "0", 16) | (0 if nan["kind"] == "s" else quiet) | (1 << 8 * dtype.itemsize - 1) * (nan["sign"] == "-")
-    value: np.floating = np.array(bits, words).view(dtype)[()]
-    return value
+def _nan_bits(nan: re.Match[str], size: int, digits: int) -> bytes:
+    """The bytes, lowest first, of a NaN of this sign, kind and payload, in a type of `size` bytes with so many `digits` of mantissa."""
+    sign, quiet = int(nan["sign"] == "-"), int(nan["kind"] != "s")
+    exponent = (1 << 8 * size - 1 - digits) - 1
+    return (sign << 8 * size - 1 | exponent << digits | quiet << digits - 1 | int(nan["payload"] or "0", 16)).to_bytes(size, "little")
 
 
 def _as_double(value: np.floating) -> int:

@@ -7,9 +7,9 @@ from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
 def fused(x: Floats, y: Floats, z: Floats) -> Floats:
     """`x * y + z` of f32, rounded once.
 
-    The product is exact in f64. The sum is rounded to odd there: truncated, with the last bit set if anything is lost, which D. E. Knuth's exact error
-    of a sum tells. Rounding that to f32 is as rounding the exact sum (S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums: proved
-    algorithms using rounding to odd", IEEE Transactions on Computers 57, 2008). Infinities and NaN have no error, and stay.
+    The product is exact in f64. The sum is rounded to odd there: truncated, with the last bit set if anything is lost, which D. E. Knuth's exact
+    error of a sum tells. Rounding that to f32 is like rounding the exact sum (S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded
+    sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57, 2008). Infinities and NaN have no error, and stay.
     """
     product, addend = x.wide() * y.wide(), z.wide()
     total = product + addend
@@ -19,7 +19,7 @@ def fused(x: Floats, y: Floats, z: Floats) -> Floats:
 
 
 def to_odd(total: Floats, lost: Floats) -> Floats:
-    """The f64 nearest to `total + lost`, which is `total`, or its neighbour on the side of `lost` if the last bit of `total` is 0 and `lost` is not."""
+    """`total + lost` rounded to odd, of a sum and its rounding error: `total`, or its odd neighbour towards `lost` if something is lost."""
     shape = total.shape
     kind = shape.lane_type(ir.IntegerType.get_signless(64))
     zero, one, last = (shape.constant(kind, value) for value in (0, 1, 63))
