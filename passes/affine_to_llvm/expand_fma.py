@@ -1,7 +1,5 @@
 """The pass that computes fused multiply-adds where the target has no instruction for them, so that results are those of other machines."""
 
-from typing import Any
-
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.affine_to_llvm.expand_math import element_type, lanes
 from stepwell.passes.affine_to_llvm.vector_math.fused import fused
@@ -11,7 +9,7 @@ from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, 
 
 
 @pattern("math.fma")
-def expand_fma(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def expand_fma(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: math.fma(x, y, z) : f32 -> a product and a sum in f64, rounded once to f32"""
     kind = op.operation.results[0].type
     if not isinstance(element_type(kind), ir.F32Type):

@@ -96,7 +96,7 @@ def lane_constant(value: ir.Value) -> float | None:
     return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None
 
 
-def number_of_both(op: Any, rw: Rewriter) -> ir.Value:
+def number_of_both(op: ir.Operation, rw: Rewriter) -> ir.Value:
     """rewrite: maxnumf(x, y) -> select(y > x, y, select(x is a number, x, y))"""
     x, y = op.operation.operands
     is_known = arith.CmpFOp(arith.CmpFPredicate.ORD, x, x).result

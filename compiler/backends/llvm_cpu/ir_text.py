@@ -19,7 +19,8 @@ def portable(text: str) -> str:
     """LLVM IR whose floating-point constants are hexadecimal numbers, which every version of LLVM reads.
 
     The LLVM of the bindings prints them as `f0x3F800000`, the bits, or as the shortest decimal that rounds to them; an older parser accepts only
-    exact decimals. NaN is `+qnan`, or with a payload `+nan(0x1)`, and `+snan(0x1)` if it is a signalling one. The type of a number is the last one named before it in its line. Text in quotes, such as a name, stays unchanged.
+    exact decimals. NaN is `+qnan`, or with a payload `+nan(0x1)`, and `+snan(0x1)` if it is a signalling one. The type of a number is the last one
+    named before it in its line. Text in quotes, such as a name, stays unchanged.
     """
     return "\n".join(_line(line) for line in text.split("\n"))
 
