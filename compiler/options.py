@@ -55,6 +55,7 @@ class CompileFields(TypedDict, total=False):
     strict: bool
     precision: str
     keep_f32: Sequence[str]
+    reproducible: bool
     plan: "PlanSource | None"
     schedule: "PlanSource | None"
     tuning: str | None
@@ -196,6 +197,10 @@ class CompileOptions:
         "the nodes that stay in f32 under another precision: names, or patterns such as '*/attention/*'",
         checks.names, Flag("--keep-f32", "NODE", repeated=True),
     ))  # fmt: skip
+    reproducible: bool = field(default=False, metadata=_said(
+        "whether results have the same bits on every machine, for any threads and plan (docs/numerics.md#the-same-bits-on-every-machine)",
+        checks.flag, Flag("--reproducible"),
+    ))  # fmt: skip
     plan: "PlanSource | None" = field(default=None, metadata=_said(
         "choices between algorithms, layouts and the like, and schedules for kernels, which override the default ones (docs/plans.md): "
         "a file written by `stepwell inspect --emit-plan`",
@@ -221,6 +226,10 @@ class CompileOptions:
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
                 about(entry.name).check(entry.name, value)
+        if self.reproducible and self.libm:
+            raise InputError("libm: expected False for reproducible results, as each system's libm rounds in its own way")
+        if self.reproducible and self.precision != PRECISIONS[0]:
+            raise InputError(f"precision: expected '{PRECISIONS[0]}' for reproducible results: products of others are summed in other orders")
         backend = find_route(self.backend)
         backend.check_target(self.machine)
         if self.schedule is not None and self.plan is not None:
@@ -267,7 +276,12 @@ class CompileOptions:
     @property
     def machine(self) -> str | Target:
         """The machine to compile for unless something else names one."""
-        return "host" if self.target is None else self.target
+        named = "host" if self.target is None else self.target
+        if not self.reproducible:
+            return named
+        from stepwell.dialects.target.registry import resolve  # imported here, because asking for the host loads LLVM
+
+        return replace(resolve(named), reproducible=True)
 
     @property
     def chosen(self) -> Plan | None:

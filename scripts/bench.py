@@ -149,6 +149,8 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, variant="a bundle", bundled=True))
         if options.copied:
             contestants.append(replace(plain, variant="a bundle of copied weights", bundled=True, copied=True))
+        if options.reproducible:
+            contestants.append(replace(plain, variant="the same bits everywhere", reproducible=True))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
         if (options.int8 or options.weights or options.precision) and "stepwell" in options.engines:

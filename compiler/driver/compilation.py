@@ -63,11 +63,11 @@ def compile(
     """Compile a model to native code: an ONNX model (a path, bytes or a ModelProto), or any source that a plugin's front end accepts.
 
     `options`, or its fields as keyword arguments, determine how (docs/reference/options.md): `target`, `backend`, `shapes`, `values`, `specialise`,
-    `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `plan` (or `schedule`), `tuning`
-    and `limits`; `bind` is for `lower`. Without `shapes` for all dynamic dimensions, and `values` for inputs that determine sizes, axes and the like,
-    the result is a DynamicModel: `specialise` decides which code is compiled now, and which at run time (docs/sizes.md); schedules for kernels are
-    then an error, since they are for one shape combination. Nodes with strings and maps at the border of the model run in Python: the result is then
-    a BorderModel around one of the others (docs/strings.md). Front ends of plugins are described in docs/frontends.md.
+    `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `reproducible`, `plan` (or
+    `schedule`), `tuning` and `limits`; `bind` is for `lower`. Without `shapes` for all dynamic dimensions, and `values` for inputs that determine
+    sizes, axes and the like, the result is a DynamicModel: `specialise` decides which code is compiled now, and which at run time (docs/sizes.md);
+    schedules for kernels are then an error, since they are for one shape combination. Nodes with strings and maps at the border of the model run in
+    Python: the result is then a BorderModel around one of the others (docs/strings.md). Front ends of plugins are described in docs/frontends.md.
 
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use). Code and packed weights are cached on disk, unless
     `cache` is false or STEPWELL_CACHE is 0.
@@ -205,7 +205,7 @@ class Compilation:
     def _general_model(self, made: Artifact, result: Result) -> DynamicModel:
         """The model with a shape-polymorphic program, or, if the backend makes none, one that is compiled when it is run."""
         program = self._program(made, result)
-        in_background = program is not None and self.options.specialise == "auto" and not self.watch.needs_passes
+        in_background = program is not None and self.options.specialise == "auto" and not (self.watch.needs_passes or self.options.reproducible)
         return DynamicModel(
             inputs=made.inputs, outputs=made.described, compile_shapes=self.specialised, program=program, compile_bound=self.bound_program,
             background=self.job if in_background else None, distinct_names=self._distinct_names, pool=self.pool,

@@ -91,7 +91,9 @@ def read_ir(
     context = make_context()
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
-        target = resolve_ir_target(module, options.target, name) or resolve(options.machine)
+        target = resolve_ir_target(module, options.target and options.machine, name) or resolve(options.machine)
+        if options.reproducible and not target.reproducible:
+            raise IRError(f"{name}: expected IR that was lowered for reproducible results, it is for target {target.name} without them")
         if level != IMPORTED:
             TargetInfo(module).target = target
         records = None if find_level(level).scheduled else LocalRecords.wanted(options, thread_count(threads))

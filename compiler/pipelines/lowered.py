@@ -9,7 +9,7 @@ from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
-from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.levels import LevelPath, find_level
 from stepwell.passes.framework.registry import PassState
@@ -42,7 +42,7 @@ class Lowered:
     @property
     def target(self) -> Target:
         """The machine that the model is compiled for."""
-        return self.state.machine
+        return self.state.target or GENERIC
 
     def text(self, *, generic: bool = False, locations: bool = True) -> str:
         """The IR with locations, so that reading it back keeps the names of ONNX nodes."""

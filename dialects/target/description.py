@@ -1,13 +1,13 @@
 """The description of a target: instruction set, vectors, caches, cores, and numeric policy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepwell.dialects.target import aarch64, riscv64, wasm32, x86  # they register their families
 from stepwell.dialects.target.capabilities import Capabilities
 from stepwell.dialects.target.cores import available_cores
 from stepwell.dialects.target.costs import COMMON, Costs
 from stepwell.dialects.target.families import capabilities_of, family_of
-from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Caches, Pipes
+from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, COMMON_VECTORS, Caches, Pipes
 
 __all__ = ["GENERIC", "REQUIRES", "TRIPLE", "Caches", "Costs", "Pipes", "Target", "aarch64", "describe", "riscv64", "wasm32", "x86"]
 
@@ -36,6 +36,22 @@ class Target:
     """Whether exp, tanh and similar functions are our own vector code; otherwise they are the system's libm, element by element."""
     costs: Costs = COMMON
     """Its costs."""
+    reproducible: bool = False
+    """Whether results have the same bits on every machine: `deciding` makes all decisions that may change a rounding."""
+
+    @property
+    def deciding(self) -> "Target":
+        """The machine by whose vectors, caches and costs passes decide: this one, or if results are reproducible one that is the same for all.
+
+        Its instructions are this machine's, so passes may ask it whether an exact instruction exists.
+        """
+        if not self.reproducible:
+            return self
+        vectors, cores = COMMON_VECTORS, COMMON_CACHES.l3_cores
+        return replace(
+            self, vector_bits=vectors.bits, vector_registers=vectors.count, fma=vectors.fma, cores=cores, caches=COMMON_CACHES, pipes=COMMON_PIPES,
+            costs=COMMON,
+        )  # fmt: skip
 
     @property
     def family(self) -> str:
@@ -49,8 +65,8 @@ class Target:
 
     @property
     def contracts(self) -> bool:
-        """Whether `a * b + c` is rounded once."""
-        return self.fma and self.contraction
+        """Whether `a * b + c` is rounded once: by an instruction, or for reproducible results by several (`expand-fma`)."""
+        return self.contraction and (self.fma or self.reproducible)
 
     @property
     def digest(self) -> str:
@@ -86,7 +102,7 @@ class Target:
         return (operations + costs.flops_per_byte * moved) / rate + cycles / costs.clock
 
 
-_DECISIVE = ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths")
+_DECISIVE = ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths", "reproducible")
 
 
 def _listed(names: frozenset[str]) -> str:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 BRAIN = "b"  # floats with the exponent of f32
 NONE = "none"
 """The intrinsic name of a nest that computes by the op's own body."""
+PORTABLE = "products.128"
+"""The dot product that all machines have, if results are to be reproducible."""
 Emit: TypeAlias = "Callable[[ir.Value, ir.Value, ir.Value], ir.Value]"
 
 
@@ -70,6 +72,11 @@ class Intrinsic:
     def products(self) -> int:
         """The number of products it sums."""
         return self.lanes * self.depth * (1 if self.tile is None else self.tile.rows * self.tile.steps)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it rounds nothing: it sums integers."""
+        return self.result.startswith("i")
 
     def takes(self, left: str, right: str) -> tuple[int, int] | None:
         """The assignment of two types to the first and the second operand, (0, 1) or (1, 0); None if they do not fit."""
@@ -119,8 +126,12 @@ def all_dot_products() -> list[Intrinsic]:
 
 
 def dot_products(target: Target) -> list[Intrinsic]:
-    """The dot products of a target, in the order of registration."""
-    return [i for i in all_dot_products() if i.features <= target.features]
+    """The dot products of a target, in the order of registration.
+
+    Those of floats round in an order of their own, so reproducible code has none. It has the portable one on all machines: otherwise networks of
+    integers would have other layouts on machines without dot products, and sum what follows in floats in another order.
+    """
+    return [i for i in all_dot_products() if i.features <= target.features and (i.is_exact if target.reproducible else i.name != PORTABLE)]
 
 
 def _holds(wide: str, kind: str) -> bool:
@@ -129,6 +140,14 @@ def _holds(wide: str, kind: str) -> bool:
         return wide == kind
     width, bits = int(wide[1:]), int(kind[1:])
     return width >= bits if kind[0] == wide[0] else wide[0] == "s" and width > bits
+
+
+@intrinsic(PORTABLE, features=(), lanes=4, depth=1, operands=("s16", "s16"), instructions=3)
+def products_128(acc: "ir.Value", x: "ir.Value", y: "ir.Value") -> "ir.Value":
+    """Products of 16 bits, each added to its sum of 32 bits, by plain arithmetic (see `dot_products`)."""
+    from stepwell.dialects.core.mlir import arith  # imported here, because it loads the bindings
+
+    return arith.addi(acc, arith.muli(arith.extsi(acc.type, x), arith.extsi(acc.type, y)))
 
 
 def bf16_pairs(acc: "ir.Value", x: "ir.Value", y: "ir.Value") -> "ir.Value":

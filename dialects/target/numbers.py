@@ -61,3 +61,5 @@ COMMON_CACHES = Caches(32 << 10, 1 << 20, 8 << 20, 4)
 """The caches of a machine of which nothing else is known."""
 COMMON_PIPES = Pipes(fmas=2, latency=4, loads=2)
 """The pipelines of such a machine: those of most cores of the last ten years."""
+COMMON_VECTORS = Vectors(512, 32, fma=True)
+"""The vectors by which decisions are made that must be the same for all machines. Narrower registers hold such a vector in several parts."""

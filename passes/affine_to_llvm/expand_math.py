@@ -4,7 +4,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from stepwell.dialects.core.mlir import arith, defining_op, ir, math
+from stepwell.dialects.core.locations import nodes_text
+from stepwell.dialects.core.mlir import arith, defining_op, ir, math, ops_below
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.capabilities import PLAIN, Capabilities
 from stepwell.passes.affine_to_llvm.select_bounds import lane_constant
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
@@ -87,6 +89,21 @@ def splat_constant(value: ir.Value) -> float | None:
     return lane_constant(value)
 
 
+_EXACT = (
+    "math.absf", "math.absi", "math.ceil", "math.copysign", "math.ctlz", "math.ctpop", "math.cttz", "math.floor", "math.fma", "math.isfinite",
+    "math.isinf", "math.isnan", "math.isnormal", "math.round", "math.roundeven", "math.sqrt", "math.trunc",
+)  # fmt: skip
+"""The functions whose results are the same on every machine, by an instruction or by libm."""
+
+
+def _refuse_calls(op: ir.Operation) -> None:
+    """Raise UnsupportedError, naming nodes, for functions that are left to libm, whose results differ between systems."""
+    left = [inner for inner in ops_below(op) if inner.name.startswith("math.") and inner.name not in _EXACT]
+    if left:
+        calls = dict.fromkeys(f"{nodes_text(o.location)}: '{o.name}' of {element_type(o.results[0].type)}" for o in left)
+        raise UnsupportedError(f"reproducible results cannot use libm, which differs between systems; supported: f32, f16, bf16. {'; '.join(calls)}")
+
+
 @cache
 def _patterns(expansions: tuple[Expansion, ...], capabilities: Capabilities, *, libm: bool) -> tuple[Pattern, ...]:
     """The patterns that expand functions for a target with these capabilities, by these expansions or by calls of the system's libm."""
@@ -121,3 +138,5 @@ class ExpandMath(PatternPass):
         libm = self.libm or not state.machine.vector_maths
         patterns = _patterns(tuple(EXPANSIONS.values()), state.machine.capabilities, libm=libm)  # includes those of plugins
         state.count(self.name, apply_patterns(op, patterns, state))
+        if state.machine.reproducible:
+            _refuse_calls(op)

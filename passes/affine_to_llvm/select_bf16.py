@@ -22,7 +22,7 @@ class SelectBf16(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         rounding = state.machine.capabilities.bf16_rounding
-        if not self.flush or not rounding:
+        if not self.flush or not rounding or state.machine.reproducible:
             return
         for cast in ops_below(op, "arith.truncf"):
             value, result = cast.operands[0], cast.results[0]

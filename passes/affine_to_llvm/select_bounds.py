@@ -4,7 +4,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir
 from stepwell.passes.framework.registry import PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, apply_patterns
 
 _BEYOND = arith.CmpFPredicate.OGT
 _LOOPS = ("affine.for", "scf.for")
@@ -96,6 +96,16 @@ def lane_constant(value: ir.Value) -> float | None:
     return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None
 
 
+def number_of_both(op: ir.Operation, rw: Rewriter) -> ir.Value:
+    """rewrite: maxnumf(x, y) -> select(y > x, y, select(x is a number, x, y))"""
+    x, y = op.operation.operands
+    is_known = arith.CmpFOp(arith.CmpFPredicate.ORD, x, x).result
+    return arith.SelectOp(arith.CmpFOp(_BEYOND, y, x).result, y, arith.SelectOp(is_known, x, y).result).result
+
+
+NUMBER_OF_BOTH = Pattern("select-number", "arith.maxnumf", number_of_both)
+
+
 @register_pass("select-bounds", level="affine", optional=True)
 class SelectBounds(PatternPass):
     """Write maxima and minima in the form that x86's `maxps` and `minps` compute.
@@ -109,6 +119,9 @@ class SelectBounds(PatternPass):
     `maxps` returns the second operand if either is NaN, so LLVM only has to test whether the first is. In a reduction x is the running maximum: as
     the second operand, the test concerns the new element and does not wait for the previous one; which of two zeros is the result is unspecified. On
     other machines, whose instructions do all that `maximumf` requires, nothing changes.
+
+    Reproducible results leave nothing unspecified: on all machines the patterns with `nsz` are left out, and any other maxnumf(x, y) becomes
+    select(y > x, y, select(x is a number, x, y)).
     """
 
     patterns = (
@@ -116,7 +129,16 @@ class SelectBounds(PatternPass):
         element_first("arith.minimumf"), Pattern("select-maxnumf", "arith.maxnumf", greatest_so_far, benefit=2), element_first("arith.maxnumf"),
     )  # fmt: skip
 
+    @classmethod
+    def all_patterns(cls) -> tuple[Pattern, ...]:
+        """The patterns for all kinds of results."""
+        return (*cls.patterns, NUMBER_OF_BOTH)
+
     def run(self, op: ir.Operation, state: PassState) -> None:
+        if state.machine.reproducible:
+            exact = tuple(p for p in self.patterns if not p.name.startswith("order-"))
+            state.count(self.name, apply_patterns(op, (*exact, NUMBER_OF_BOTH), state))
+            return
         if not state.machine.capabilities.maximum_selects:
             state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
             return

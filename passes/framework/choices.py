@@ -17,6 +17,8 @@ from stepwell.passes.framework.recorded import Recorded, Taken
 
 MOST_SHOWN = 16
 """The largest number of candidates that the report of a choice lists, the fastest ones."""
+CHANGES_BITS = "may change the order of sums, which reproducible results do not allow"
+"""The reason for which a candidate is refused."""
 MOST_STEPS = 8
 """The largest number of steps of a search with a registered cost model, from a candidate to the fastest one next to it."""
 
@@ -100,6 +102,31 @@ class SearchSpace(Protocol):
         """The candidates next to the one of that name, where a search goes on."""
 
 
+def _keeps_bits(one: Candidate, usual: Candidate, *, final: bool) -> bool:
+    """Whether a candidate surely gives reproducible results: later decisions could follow another one, and change the order of sums."""
+    return one.name == usual.name or (final and one.has_bits_of(usual))
+
+
+@dataclass(frozen=True)
+class _OfSameBits:
+    """The candidates of a search space that give reproducible results."""
+
+    space: SearchSpace
+    usual: Candidate
+    final: bool
+
+    def named(self, name: str) -> Candidate:
+        """See `SearchSpace`. Raises ScheduleError for a candidate that may change the bits too."""
+        found = self.space.named(name)
+        if not _keeps_bits(found, self.usual, final=self.final):
+            raise ScheduleError(f"{shown(name)} {CHANGES_BITS}")
+        return found
+
+    def near(self, name: str) -> Sequence[Candidate]:
+        """See `SearchSpace`."""
+        return [one for one in self.space.near(name) if _keeps_bits(one, self.usual, final=self.final)]
+
+
 class CostModel(Protocol):
     """Predicts the costs of candidates. Register a class with `register_cost_model`."""
 
@@ -152,19 +179,25 @@ class Choices:
 
     def choose(
         self, kind: str, op: Any, candidates: Sequence[Candidate], default: str, *, target: Target, decisions: Decisions | None, run: str,
-        role: str = "", space: SearchSpace | None = None, planned: bool = False, recorded: str | None = None,
+        role: str = "", space: SearchSpace | None = None, planned: bool = False, recorded: str | None = None, final: bool = False,
     ) -> str:  # fmt: skip
         """The name of the candidate to take for `op`: the plan's, or else that of tuning records, or else the one predicted to be the fastest.
 
         `default` is the pass's choice by the built-in model, which may prefer a candidate that needs less memory to one that is slightly faster.
         With a `space`, a plan may name any of its candidates, and a registered model searches it, from the fastest of `candidates` on. `planned` says
-        that a plan demands the default in another way, `recorded` names the candidate that the records demand in another way. Raises ScheduleError
-        if the plan's candidate does not exist here.
+        that a plan demands the default in another way, `recorded` names the candidate that the records demand in another way. `final` says that no
+        later decision depends on this one. Raises ScheduleError if the plan's candidate does not exist here.
+
+        For reproducible results only candidates count that surely keep the bits: the default, and if the choice is `final` those with its arithmetic.
         """
         if self.plan is not None:
             check_machine(self.plan, target)
         site = self._site(kind, op, target, role)
         found = list(candidates)
+        if target.reproducible:
+            usual = next(one for one in found if one.name == default)
+            found = [one for one in found if _keeps_bits(one, usual, final=final)]
+            space = None if space is None else _OfSameBits(space, usual, final)
         seconds = _predicted(site, found)
         wanted = None if self.plan is None else self.plan.choices.get(kind, {}).get(site.name)
         chosen, kept = default, None
@@ -270,7 +303,8 @@ def _wanted(wanted: str, site: Site, found: list[Candidate], seconds: list[float
     if wanted in names:
         return wanted
     if space is None:
-        raise ScheduleError(f"{where}: expected one of {', '.join(names)} ({site.what}), got {shown(wanted)}")
+        why = f"; any other {CHANGES_BITS}" if site.target.reproducible else ""
+        raise ScheduleError(f"{where}: expected one of {', '.join(names)} ({site.what}), got {shown(wanted)}{why}")
     try:
         candidate = space.named(wanted)
     except ScheduleError as error:

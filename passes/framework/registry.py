@@ -39,8 +39,8 @@ class PassState:
 
     @property
     def machine(self) -> Target:
-        """The target, or a generic machine if none was named."""
-        return self.target or GENERIC
+        """The machine by which passes decide: the target, or a generic machine if none was named; for reproducible results `Target.deciding`."""
+        return (self.target or GENERIC).deciding
 
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a named statistic of this run."""
@@ -52,14 +52,14 @@ class PassState:
 
     def choose(
         self, kind: str, op: ir.Operation | ir.OpView, candidates: Callable[[], Sequence[Candidate]], default: str, *,
-        role: str = "", space: SearchSpace | None = None, planned: bool = False, recorded: str | None = None,
+        role: str = "", space: SearchSpace | None = None, planned: bool = False, recorded: str | None = None, final: bool = False,
     ) -> str:  # fmt: skip
         """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`. Unless `asked`, `default` it is."""
         if not self.asked(kind):
             return default
         return self.choices.choose(
-            kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running, role=role, space=space, planned=planned,
-            recorded=recorded,
+            kind, op, candidates(), default, target=self.target or GENERIC, decisions=self.decisions, run=self.running, role=role, space=space,
+            planned=planned, recorded=recorded, final=final,
         )  # fmt: skip
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:

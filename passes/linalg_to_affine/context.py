@@ -74,14 +74,24 @@ class NestContext:
         return self.root.sizes
 
     @property
+    def machine(self) -> Target:
+        """The target, or a generic machine if there is none."""
+        return self.target or GENERIC
+
+    @property
     def costs(self) -> Costs:
         """The costs of the target, or common ones."""
-        return (self.target or GENERIC).costs
+        return self.machine.costs
 
     @property
     def fma(self) -> bool:
-        """Whether the target has fused multiply-adds, so that products and sums are contracted where that is allowed."""
-        return (self.target or GENERIC).contracts
+        """Whether products and sums are contracted where that is allowed: if the target has fused multiply-adds, or results are reproducible."""
+        return self.machine.contracts
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether results have the same bits on all machines, so that no order is left to LLVM."""
+        return self.machine.reproducible
 
     @cached_property
     def lanes_reduce(self) -> bool:

@@ -14,11 +14,14 @@ from stepwell.passes.schedule.nest import Nest
 def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], target: Target | None) -> int:
     """The lanes of a register in which the last of the nest's vectors are masked; 0 if they are not.
 
-    Masks need a target with masked loads and stores, a dynamic dimension, and operands that are contiguous along it or do not move.
+    Masks need a target with masked loads and stores, a dynamic dimension, and operands that are contiguous along it or do not move. They change the
+    order of sums in lanes, so such sums have none if they are to be the same on all machines.
     """
     dim = nest.vector
     maskable = (target or GENERIC).capabilities.masked_bits
     if target is None or not maskable or dim not in root.open or nest.width == 1 or any(nest.blocks.values()):
+        return 0
+    if target.reproducible and dim in root.reduction_dims:
         return 0
     if len(root.outputs) != 1 or any(root.outputs[0].kind(d) != "scalar" for d in root.reduction_dims):
         return 0

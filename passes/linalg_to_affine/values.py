@@ -145,5 +145,5 @@ def neutral(combiner: str, element: ir.Type) -> ir.Value:
 
 
 def combine(combiner: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Fold two scalars with the combining op `combiner`."""
+    """Fold two scalars, or two vectors lane by lane, with the combining op `combiner`."""
     return emit.value(combiner, a.type, [a, b])

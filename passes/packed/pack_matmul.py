@@ -126,7 +126,9 @@ class _PackedMatmuls(GraphBuilder):
     def __init__(self, state: PassState, width: int, integers: bool, slices: bool) -> None:
         super().__init__(state.weights)
         self.state = state
-        self.width, self.integers, self.slices, self.target = width, integers, slices, state.target
+        self.width, self.integers = width, integers
+        self.target = None if state.target is None else state.machine
+        self.slices = slices and not state.machine.reproducible  # only some targets have an instruction for it
         self.costs = state.machine.costs
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
         self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without padding

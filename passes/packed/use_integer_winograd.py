@@ -96,7 +96,7 @@ class _Replacing(ProductRewriting):
         (blocks, channels, _, _, lanes, block, depth), whole = type_of(w).static_shape, type_of(op.results[0]).shape
         if None in whole:
             raise NoMatch(f"a size of its result, {type_of(op.results[0])}, is not known")
-        target = self.state.target
+        target = None if self.state.target is None else self.state.machine
         fastest_product, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
         if fastest_product is None or not before or lanes * depth % fastest_product.depth:
             raise NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")

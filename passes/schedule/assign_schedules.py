@@ -10,13 +10,14 @@ from stepwell.dialects.sched.plan_file import Entry, KernelEntry, Plan
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
-from stepwell.passes.framework.choices import Candidate, check_machine, has_cost_model
+from stepwell.passes.framework.choices import CHANGES_BITS, Candidate, check_machine, has_cost_model
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.recorded import Recorded, Taken
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import defaults  # noqa: F401  (registers them)
+from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.candidates import SCHEDULE, ScheduleSpace, parse_schedule, schedule_text
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import offered
@@ -59,8 +60,16 @@ class AssignSchedules(Pass):
 
 
 def _chosen(op: Structured, given: Nest | None, recorded: Nest | None, state: PassState) -> Nest:
-    """The schedule that is `given`, or else the decision (`PassState.choose`): the `recorded` one, or by default the one of `default_schedule`."""
+    """The schedule that is `given`, or else the decision (`PassState.choose`): the `recorded` one, or by default the one of `default_schedule`.
+
+    Raises ScheduleError if results are to be reproducible and the given one may change them.
+    """
     nest = given or default_schedule(op, state.target)
+    if state.machine.reproducible and (given is not None or recorded is not None):
+        order = arithmetic(default_schedule(op, state.target), op)
+        if given is not None and arithmetic(given, op) != order:
+            raise ScheduleError(f"{op.kind}{_nodes_text(op)}: the schedule {schedule_text(given, op)} {CHANGES_BITS}")
+        recorded = recorded if recorded is not None and arithmetic(recorded, op) == order else None
     if not state.asked(SCHEDULE):  # naming schedules would take a tenth of this pass
         return recorded or nest
     space = ScheduleSpace(op, state.target, nest)
@@ -73,7 +82,7 @@ def _chosen(op: Structured, given: Nest | None, recorded: Nest | None, state: Pa
 
     role = "fill" if op.is_fill else op.kind
     chosen = state.choose(
-        SCHEDULE, op.operation, candidates, default, role=role, space=space, planned=given is not None, recorded=kept
+        SCHEDULE, op.operation, candidates, default, role=role, space=space, planned=given is not None, recorded=kept, final=True
     )  # fmt: skip
     return space.nests[chosen]
 

@@ -7,6 +7,7 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.origins import line_of
 from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.search import improve
 
@@ -29,9 +30,20 @@ def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Call
 
 
 def choose(op: Structured, target: Target | None) -> Nest:
-    """The default schedule of `op`: the result of `first`, improved by the cost model if it is a starting point."""
+    """The default schedule of `op`: the result of `first`, improved by the cost model if it is a starting point.
+
+    For reproducible results it has the arithmetic of the schedule for `Target.deciding`, which is taken where the target's own has another.
+    """
     nest, is_start = first(op, target)
-    return improve(op, target, nest) if is_start and target is not None else nest
+    if target is None:
+        return nest
+    order = None
+    if target.reproducible:
+        usual, begins = first(op, target.deciding)
+        usual = improve(op, target.deciding, usual) if begins else usual
+        order = arithmetic(usual, op)
+        nest, is_start = (nest, is_start) if arithmetic(nest, op) == order else (usual, begins)
+    return improve(op, target, nest, order) if is_start else nest
 
 
 def first(op: Structured, target: Target | None) -> tuple[Nest, bool]:

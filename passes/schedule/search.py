@@ -8,6 +8,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.arithmetic import arithmetic
 from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
@@ -20,8 +21,11 @@ ROUNDS = 4
 VECTORS = (1, 2, 4)  # candidate numbers of registers in one vector
 
 
-def improve(op: Structured, target: Target, start: Nest) -> Nest:
-    """The cheapest nest found by changing single knobs of `start`; `start` itself if the gain is below a tenth."""
+def improve(op: Structured, target: Target, start: Nest, order: str | None = None) -> Nest:
+    """The cheapest nest found by changing single knobs of `start`; `start` itself if the gain is below a tenth.
+
+    With an `order`, only nests of that arithmetic (see `arithmetic`) are candidates.
+    """
     if why_fixed(op, start, target) is not None:
         return start
     model = CycleModel(op, target)
@@ -32,7 +36,7 @@ def improve(op: Structured, target: Target, start: Nest) -> Nest:
     for _ in range(ROUNDS):
         before = best
         for candidate in neighbours(model, best, orders=model.compute(best) < cost * GAIN):
-            if candidate in seen:
+            if candidate in seen or (order is not None and arithmetic(candidate, op) != order):
                 continue
             seen.add(candidate)
             found = model.cost(candidate, limit=cost * GAIN).cycles

@@ -77,6 +77,7 @@ def _how(of: Contestant) -> dict[str, Any]:
         for file in of.plugins:
             load_file(file)
     given: dict[str, Any] = {"pipeline": of.pipeline, "schedule": of.schedule, "precision": of.precision}  # another checkout may not know these
+    given["reproducible"] = of.reproducible
     return {"disable": of.disable, "target": of.target, **{name: value for name, value in given.items() if value}}
 
 

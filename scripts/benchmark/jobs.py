@@ -43,6 +43,8 @@ class Contestant:
     """Whether stepwell runs the model as a bundle, through its interface in C."""
     copied: bool = False
     """Whether that copies the weights into memory of large pages instead of mapping their file."""
+    reproducible: bool = False
+    """Whether stepwell computes the same bits on every machine."""
     variant: str = ""
     """The label that distinguishes it from plain stepwell if both take part."""
     of_floats: bool = False

@@ -42,6 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--copied", action="store_true", help="let it take part as a bundle that copies its weights into memory of large pages, too")
     add("--throughput", action="store_true", help="several callers at once: images a second, and how long answers take, on all cores")
     add("--callers", type=count, metavar="N", help="with --throughput: how many, each of which waits for its answers (default: 8)")
+    add("--reproducible", action="store_true", help="let it take part with results that are the same on every machine, too")
     add("--engines", type=names({**ENGINES, **PEERS}), metavar="A,B", help=f"some of {peers}")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")

@@ -46,17 +46,24 @@ EMULATED = {
     "aarch64-dotprod": Emulated("aarch64", ("-cpu", "neoverse-n1"), ("-cpu", "cortex-a57"), "dotprod"),
     "riscv64-v": Emulated("riscv64", ("-cpu", _RISCV.format("true")), ("-cpu", _RISCV.format("false")), "v"),
 }
+OTHERS = tuple(name for name, emulated in EMULATED.items() if emulated.machine != "x86_64")
+"""The targets of other families of machines."""
 
 
 def needed(target: str) -> Emulated:
     """How the target is emulated; skips the test where the compiler or qemu is missing, or the machine is none whose code can be compared."""
     if platform.machine() != "x86_64":
         pytest.skip("compares with code for x86-64")
+    if (reason := why_not_here(target)) is not None:
+        pytest.skip(reason)
+    return EMULATED[target]
+
+
+def why_not_here(target: str) -> str | None:
+    """Why bundles for the target cannot be built and run on this machine; None if they can."""
     emulated = EMULATED[target]
     missing = [name for name in (emulated.compiler, f"qemu-{emulated.machine}") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"there is no {' or '.join(missing)} (test/debian-packages.txt)")
-    return emulated
+    return f"there is no {' or '.join(missing)} (test/debian-packages.txt)" if missing else None
 
 
 def made_bundle(case: Case, target: str, folder: Path) -> Path:
@@ -91,6 +98,11 @@ def outputs(program: Path, target: str, feeds: Sequence[Feed], *, threads: int =
     done = emulate(program, target, feeds, threads=threads)
     assert done.returncode == 0, f"{program.name}: {done.returncode} {done.stderr}"
     return unpacked(program.with_name("out").read_bytes())
+
+
+def outputs_of(case: Case, target: str, folder: Path, *, threads: int = 1) -> list[np.ndarray]:
+    """The outputs of all runs of a case."""
+    return outputs(program(made_bundle(case, target, folder), case.name, target), target, case.feeds, threads=threads)
 
 
 def expected(case: Case, target: str) -> list[np.ndarray]:

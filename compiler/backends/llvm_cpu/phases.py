@@ -20,7 +20,7 @@ BUFFERS = Phase("memory and loops", "affine", "bufferize, func.func(lower-to-aff
 PLACES = Phase("places of weights", "llvm", "locate-weights, bare-arguments")
 CODE = Phase(
     "code of loops", "llvm",
-    "expand-math, select-bounds, round-in-conversion, lower-affine, fit-tiles, boolean-vectors, select-bf16, bf16-as-integers",
+    "expand-math, expand-fma, select-bounds, round-in-conversion, lower-affine, fit-tiles, boolean-vectors, select-bf16, bf16-as-integers",
     True,
 )  # fmt: skip
 THREADS = Phase("threads", "llvm", "convert-scf-to-openmp", True)

@@ -7,17 +7,18 @@ from functools import partial
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir, ops_below, users
-from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
+from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import operations
 from stepwell.dialects.graph.quantization import DequantizeOp
+from stepwell.dialects.graph.traits import JoinsData, MovesData
 from stepwell.dialects.support.errors import PassError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.graph.integer_products import multiplies_rows
-from stepwell.passes.graph.matching import has_one_use, is_used, moves_by_place, new_weight
+from stepwell.passes.graph.matching import has_one_use, is_used, moves_by_place, new_weight, states
 
 
 @register_pass("fold-constants", level="graph")
@@ -65,6 +66,13 @@ class FoldConstants(Pass):
 
 
 LEAVES = ("graph.constant", "graph.parameter")
+_ROUNDED_ALIKE = frozenset(
+    f"graph.{name}" for name in (
+        "abs", "add", "bit_cast", "cast", "ceil", "clamp", "dequantize", "div", "fake_quantize", "first", "floor", "leaky_relu", "maximum", "minimum",
+        "mul", "neg", "quantize", "range", "reciprocal", "reduce_max", "reduce_min", "relu", "round", "select", "sign", "sqrt", "sub",
+    )
+)  # fmt: skip
+"""The ops of floats, besides moves, whose references give the same bits on every machine: numpy's other functions and its products differ."""
 
 
 class _Folding:
@@ -149,6 +157,8 @@ class _Folding:
             return NoMatch("its result's shape is not static in the IR")
         if not options.numbers and isinstance(view, DequantizeOp) and feeds_products(view.operation.results[0]):
             return NoMatch("a product reads it, which may take the numbers as they are (pack-matmul)")
+        if self.state.machine.reproducible and any(is_float(t.dtype) for t in types) and not is_rounded_alike(view):
+            return NoMatch("the result would depend on the numpy of the compiling machine, and it is to be the same everywhere")
         made, given = sum(t.bytes for t in types), sum(type_of(v).bytes for v in set(view.operation.operands))
         if made > options.max_bytes and made > options.max_growth * given:
             growth = f"more than max-growth={options.max_growth} times as many, and above max-bytes={options.max_bytes}"
@@ -163,6 +173,11 @@ class _Folding:
 def dense(array: np.ndarray) -> np.ndarray:
     """`array` itself, or a copy if it repeats its elements: numpy multiplies matrices with such strides without BLAS."""
     return np.ascontiguousarray(array) if array.ndim and 0 in array.strides else array
+
+
+def is_rounded_alike(view: GraphOp) -> bool:
+    """Whether numpy evaluates an op with the same bits on every machine."""
+    return view.operation.name in _ROUNDED_ALIKE or states(view.operation, MovesData) or states(view.operation, JoinsData)
 
 
 def fits(array: np.ndarray, expected: TensorType) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from stepwell.dialects.core.mlir import arith, ir, vector
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import COMBINERS
 from stepwell.passes.linalg_to_affine.context import NestContext
@@ -70,7 +69,7 @@ class SumsInLanes(PlainTiles):
     def _folded(self, sums: list[ir.Value], lanes: list[ir.Value]) -> list[ir.Value]:
         """The sums (or other folds), with all lanes of their vectors folded in."""
         element, combiner = self.root.outputs[0].element_type, self.combiner
-        if isinstance(element, ir.FloatType) and not (self.context.target or GENERIC).capabilities.folds_in_halves:
+        if isinstance(element, ir.FloatType) and (self.context.is_reproducible or not self.context.machine.capabilities.folds_in_halves):
             return [combine(combiner, a, in_halves(combiner, v)) for a, v in zip(sums, lanes, strict=True)]
         kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
         order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # in halves, not one by one

@@ -133,7 +133,9 @@ def test_floats_are_spelled_as_every_version_reads_them() -> None:
     assert (bits("half", "f0x3C01"), bits("bfloat", "f0x3F81"), bits("half", "-5.000000e-01")) == ("0xH3C01", "0xR3F81", "0xHB800")
     assert bits("float", "+inf") == "0x7FF0000000000000"
     assert bits("float", "-inf") == "0xFFF0000000000000"
-    assert (bits("float", "+qnan"), bits("float", "-qnan")) == ("0x7FF8000000000000", "0xFFF8000000000000")
+    assert (bits("float", "+qnan"), bits("double", "-qnan")) == ("0x7FF8000000000000", "0xFFF8000000000000")
+    assert (bits("float", "-nan(0x1)"), bits("float", "+snan(0x1)")) == ("0xFFF8000020000000", "0x7FF0000020000000")
+    assert (bits("half", "+qnan"), bits("bfloat", "+nan(0x2)")) == ("0xH7E00", "0xR7FC2")
 
 
 def test_a_number_is_of_the_type_named_before_it() -> None:
