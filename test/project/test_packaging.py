@@ -16,8 +16,8 @@ FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.pa
 DEPENDENCIES = "".join(f"{path}\n" for path in sys.path if path.endswith("site-packages"))
 DATA = (
     "stepwell/py.typed", "stepwell/bundling/bundle.h", "stepwell/bundling/example.c", "stepwell/bundling/module.d.mts",
-    "stepwell/bundling/module.mjs", "stepwell/bundling/runtime.c", "stepwell/bundling/tables.h", "stepwell/bundling/wasm.c", "stepwell/bundling/wasm.h",
-    "stepwell/quantizer/report.html.jinja", "stepwell/tuning/report.html.jinja",
+    "stepwell/bundling/module.mjs", "stepwell/bundling/runtime.c", "stepwell/bundling/tables.h", "stepwell/bundling/wasm.c",
+    "stepwell/bundling/wasm.h", "stepwell/quantizer/report.html.jinja", "stepwell/tuning/report.html.jinja",
     "stepwell/passes/framework/upstream_names.json", "stepwell/passes/framework/upstream_summaries.json",
 )  # fmt: skip
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
