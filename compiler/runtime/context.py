@@ -34,7 +34,7 @@ class Context:
         current.context = self
         runtime = openmp()
         if runtime is not None:
-            runtime.set_block_time(self._spin)
+            runtime.bound_block_time(self._spin)
             runtime.set_threads(self.threads)
 
     def check(self) -> None:

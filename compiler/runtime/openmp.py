@@ -35,6 +35,7 @@ class OpenMP:
         """Returns the number of threads for parallel regions of this thread."""
         self._known: Callable[[], int] | None = getattr(calls, "kmp_get_num_known_threads", None)
         self._block: Callable[[int], None] | None = getattr(calls, "kmp_set_blocktime", None)
+        self._blocks: Callable[[], int] | None = getattr(calls, "kmp_get_blocktime", None)
         forbidden = os.environ.pop(_INIT_AT_FORK, None)
         try:
             self.get_threads()
@@ -56,12 +57,12 @@ class OpenMP:
             self._set(threads)
         return before
 
-    def set_block_time(self, milliseconds: int) -> None:
-        """Set how long the other threads of this thread's team wait for the next parallel region before they sleep, as far as the runtime can.
+    def bound_block_time(self, milliseconds: int) -> None:
+        """Let the other threads of this thread's team wait for its next parallel region at most that long before they sleep, if the runtime can.
 
-        By default it is 200 ms, in which a waiting thread keeps its core busy.
+        A waiting thread keeps its core busy, by default for 200 ms; `KMP_BLOCKTIME` and `OMP_WAIT_POLICY` may say less.
         """
-        if self._block is not None:
+        if self._block is not None and self._blocks is not None and self._blocks() > milliseconds:
             self._block(milliseconds)
 
     @property

@@ -201,6 +201,25 @@ def test_cancellation(gate: Gate) -> None:
     assert counts(streams) == {"submitted": 3, "cancelled": 2, "completed": 1}
 
 
+def test_a_stream_may_take_a_request_that_was_just_cancelled(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the two steps of `cancel`, or when its deadline passes there."""
+    with streams_of(gate) as streams:
+        begun(streams, gate)
+        monkeypatch.setattr(type(streams._queue), "withdraw", lambda queue, request: None)
+        taken, late = streams.submit({"taken": X}), streams.submit({"late": X}, deadline=0.02)
+        assert taken.cancel()
+        assert late.cancel()
+        ends = time.monotonic() + SECONDS
+        while streams.statistics.cancelled < 1:
+            assert time.monotonic() < ends
+            time.sleep(0.001)
+        assert counts(streams) == {"submitted": 3, "cancelled": 1, "queued": 1, "running": 1}
+        gate.let()
+        assert streams.submit({"last": X}).result(SECONDS) == {}
+        assert counts(streams) == {"submitted": 4, "cancelled": 2, "completed": 2}
+    assert gate.order == ["first", "last"]
+
+
 def test_exceptions_of_runs_and_of_callbacks_end_no_stream(gate: Gate) -> None:
     with streams_of(gate) as streams:
         for error in (ValueError("a"), KeyboardInterrupt(), SystemExit(3)):
