@@ -61,7 +61,7 @@ def needed(target: str) -> Emulated:
 
 def made_bundle(case: Case, target: str, folder: Path) -> Path:
     """The bundle of a case for a target, with a static library."""
-    return stepwell.bundle(case.model, folder / case.name, prefix=case.name, kinds=("static",), target=target, **case.options)  # type: ignore[arg-type]
+    return stepwell.bundle(case.model, folder / case.name, prefix=case.name, kinds=("static",), target=target, **case.options)
 
 
 def program(bundle: Path, name: str, target: str) -> Path:
