@@ -2,9 +2,13 @@
 """Compile every graph op in all cases generated from its definition, and compare the results of the code with the op's reference.
 
     .venv/bin/python scripts/check_ops.py [--op NAME]... [--target NAME]... [--way NAME]... [--row N] [--seconds N] [--seed N] [--load FILE]
+    .venv/bin/python scripts/check_ops.py --machine aarch64-neon [--row N] [--op NAME]... [...]
 
 The cases cover every pair of element type, rank, sizes, special values, constant operands, target and way through the compiler. Without --seconds,
 each is run once; with it, they are run again with other values until the time is up. The same seed gives the same cases.
+
+With --machine, each case is part of a bundle for that target, which qemu runs, and its bits are compared with those of code for this machine by the
+same schedules.
 test/end_to_end/test_native_ops.py runs a few of them.
 """
 
@@ -12,8 +16,10 @@ import argparse
 import itertools
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,12 +46,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help="go on with other values for so long (default: each case once)")
     parser.add_argument("--seed", type=int, default=0, help="of the values of the first time; each later one adds 1 (default: 0)")
     parser.add_argument("--load", action="append", default=[], metavar="FILE", help="a plugin's Python file, whose ops are there too")
+    parser.add_argument("--machine", metavar="NAME", help="another machine, on which qemu runs the cases, whatever their targets")
     options = parser.parse_args(arguments)
+    from crossing import EMULATED
     from guarded import NAMED
     from native_ops import NOT_NATIVE, WAYS, batches, problems
     from op_cases import with_cases
 
-    for given, known_ones, what in ((options.target, NAMED, "target"), (options.way, list(WAYS), "way")):
+    machines = [name for name, emulated in EMULATED.items() if emulated.has]
+    asked_machine = [] if options.machine is None else [options.machine]
+    for given, known_ones, what in ((options.target, NAMED, "target"), (options.way, list(WAYS), "way"), (asked_machine, machines, "machine")):
         if wrong := [name for name in given or () if name not in known_ones]:
             parser.error(f"no {what} {', '.join(wrong)}; there are {', '.join(known_ones)}")
     for file in options.load:
@@ -58,10 +68,14 @@ def main(arguments: list[str] | None = None) -> int:
     ops, end = asked or known, time.monotonic() + (options.seconds or 0)
     count = failures = 0
     for seed in itertools.count(options.seed):
-        for batch in batches(chosen(ops, options, seed), TOGETHER):
+        cases = chosen(ops, options, seed)
+        if options.machine is not None:
+            cases = (replace(single, target=options.machine) for single in cases)
+        for batch in batches(cases, TOGETHER):
             if options.seconds is not None and count and time.monotonic() > end:
                 break
-            for name, what in problems(batch).items():
+            found = problems(batch) if options.machine is None else problems_on(options.machine, batch)
+            for name, what in found.items():
                 failures += 1
                 print(f"seed {seed}: {name}: {what}", flush=True)
             count += len(batch)
@@ -70,6 +84,15 @@ def main(arguments: list[str] | None = None) -> int:
             break
     print(f"{count} cases of {len(ops)} ops, {failures} wrong")
     return int(failures > 0)
+
+
+def problems_on(machine: str, batch: "list[Instance]") -> dict[str, str]:
+    """What is wrong with cases on another machine."""
+    import crossed_ops
+
+    os.environ.setdefault("CFLAGS", "-O0")  # compiling the run time in C takes most of the time otherwise
+    with tempfile.TemporaryDirectory() as folder:
+        return crossed_ops.problems(batch, machine, Path(folder))
 
 
 def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["Instance"]:

@@ -61,6 +61,7 @@ NETS = (
     Net("hostile", ("hostile.py",), r"(?m)^(?:fine|WRONG) "),
     Net("chains", ("hostile.py", "--chains", "5000", "--seconds", "600"), r"(?m)^(?:fine|WRONG) "),
     Net("scaling", ("scaling.py", "--nodes", "100,1000,5000,20000"), r"(?m)^ +\d+ +[\d.]+ "),
+    Net("bundles", ("bundle_bounds.py",), r"(?m)^(?:vgg19|digits|resnet50v1): "),
     Net("memory", ("memory.py",), r"(?m)^(?:cold|cached) "),
     Net("free-sizes", ("free_sizes.py", "mobilenetv2", "squeezenet", "gpt", "--rounds", "2"), r"(?m)^ *\S+ .* \d\.\de[-+]\d+$"),
     Net("vector-math", ("check_vector_math.py", "--stride", "7"), r" ulp of at most "),

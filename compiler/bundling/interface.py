@@ -1,5 +1,6 @@
 """The interface in C of a shared library (`bundle.h`), for ctypes."""
 
+import _ctypes
 import ctypes
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,6 +49,8 @@ class Interface:
 
     def __init__(self, library: Path, name: str) -> None:
         self._name = name
+        if f"{library.resolve()} (deleted)" in _mapped_files():  # the system would give the library that it has under this name
+            raise ModelError(f"{library} was replaced after this process had loaded it; close the models of the one before first")
         try:
             self._library = ctypes.CDLL(str(library))
             self.run = self._function("run", ctypes.c_int)
@@ -79,6 +82,10 @@ class Interface:
         self._checked(self._context_new, model, ctypes.byref(options), ctypes.byref(context))
         return context
 
+    def unload(self) -> None:
+        """Unload the library, unless another model has it too. No function may be called afterwards."""
+        _ctypes.dlclose(self._library._handle)
+
     def error(self, status: int, context: Handle) -> StepwellError:
         """The error for the status of a run."""
         return _error(status, self._error(context))
@@ -93,6 +100,15 @@ class Interface:
         status = function(*arguments, message, ctypes.c_size_t(_MESSAGE))
         if status:
             raise _error(status, message.value)
+
+
+def _mapped_files() -> frozenset[str]:
+    """The files that this process has mapped, as Linux names them; empty on other systems."""
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(line[line.index("/") :] for line in lines if "/" in line)
 
 
 def _error(status: int, message: object) -> StepwellError:

@@ -13,7 +13,7 @@ from stepwell.arguments import checked
 from stepwell.bundling.interface import ALLOCATE, MAX_RANK, Interface, Tensor
 from stepwell.bundling.manifest import Manifest, read_manifest
 from stepwell.dialects.support.buffers import address
-from stepwell.dialects.support.errors import InputError, ModelError
+from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.runtime.about import InMemory
 from stepwell.runtime.fitting import as_tensor, by_name, class_text, count_error, names_error
@@ -46,7 +46,11 @@ class BundledModel(InMemory):
         self._contexts: collections.deque[_Context] = collections.deque()
         self._interface = Interface(folder / f"lib{self.name}.so", self.name)
         weights = manifest.weights
-        self._model = self._interface.open(None if weights is None else os.fsencode(folder / weights.file), verify=verify, copied=copied)
+        try:
+            self._model = self._interface.open(None if weights is None else os.fsencode(folder / weights.file), verify=verify, copied=copied)
+        except StepwellError:
+            self._interface.unload()
+            raise
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; returns the outputs in the model's order.
@@ -84,12 +88,13 @@ class BundledModel(InMemory):
         self._interface.verify(self._model)
 
     def close(self) -> None:
-        """Free the model and its contexts. No run may be going on, and none may follow."""
+        """Free the model and its contexts, and unload the library. No run may be going on, and none may follow."""
         while self._contexts:
             self._contexts.pop().close()
         if self._model:
             self._interface.close(self._model)
             self._model.value = None
+            self._interface.unload()
 
     @property
     def context_bytes(self) -> int:

@@ -22,7 +22,7 @@ TOGETHER = 48  # number of cases in one bundle
 
 def problems(every: Sequence[Instance], target: str, folder: Path) -> dict[str, str]:
     """The cases that give other bits, or no bundle, with the reason; their own targets do not matter."""
-    found = {}
+    found: dict[str, str] = {}
     for batch in batches((replace(single, target=target) for single in every), TOGETHER):
         found |= _of_batch(batch, target, folder)
     return found
@@ -44,7 +44,8 @@ def _of_batch(batch: Sequence[Instance], target: str, folder: Path) -> dict[str,
             return {str(batch[0]): f"{type(error).__name__}: {str(error)[:400]}"}
         half = len(batch) // 2
         return {**_of_batch(batch[:half], target, folder), **_of_batch(batch[half:], target, folder)}
-    found, at = {}, 0
+    found: dict[str, str] = {}
+    at = 0
     for single in batch:
         place = slice(at, at := at + len(single.expected))
         mine, want = (meaningful(single.mnemonic, tuple(arrays[place])) for arrays in (got, wanted))

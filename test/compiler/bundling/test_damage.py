@@ -175,6 +175,23 @@ def test_structs_of_another_version_are_refused(made: Path) -> None:
     library.free_close(None)
 
 
+def test_a_bundle_that_is_written_again_is_loaded_anew(tmp_path: Path) -> None:
+    """The system goes by the name of a library, and would go on with the old one."""
+    feed = {"x": np.linspace(-1, 1, 4, dtype=np.float32)}
+
+    def write(operator: str) -> Path:
+        text = f'{bundle_models.HEAD}one (float[4] x) => (float[4] y) {{ y = {operator}(x) }}'
+        return stepwell.bundle(bundle_models.with_weights(text), tmp_path / "one", prefix="one", kinds=("shared",))
+
+    model = stepwell.load(write("Neg"), threads=1)
+    np.testing.assert_array_equal(model.run(feed)["y"], -feed["x"])
+    folder = write("Abs")
+    with pytest.raises(ModelError, match="was replaced after this process had loaded it; close the models of the one before first"):
+        stepwell.load(folder)
+    model.close()
+    np.testing.assert_array_equal(stepwell.load(folder, threads=1).run(feed)["y"], np.abs(feed["x"]))
+
+
 def test_a_machine_without_the_instructions_is_refused(tmp_path: Path) -> None:
     """As if it were one: a bit of `cpuid` that no machine sets stands for a feature."""
     folder = stepwell.bundle(FREE.model, tmp_path / "free", prefix="free", kinds=("object",))
