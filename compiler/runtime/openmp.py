@@ -35,10 +35,11 @@ class OpenMP:
         """Returns the number of threads for parallel regions of this thread."""
         self._known: Callable[[], int] | None = getattr(calls, "kmp_get_num_known_threads", None)
         self._block: Callable[[int], None] | None = getattr(calls, "kmp_set_blocktime", None)
-        self._blocks: Callable[[], int] | None = getattr(calls, "kmp_get_blocktime", None)
+        get_block: Callable[[], int] | None = getattr(calls, "kmp_get_blocktime", None)
         forbidden = os.environ.pop(_INIT_AT_FORK, None)
         try:
             self.get_threads()
+            self._block_time = 0 if get_block is None else get_block()  # read once: later calls return what any thread has set
         finally:
             if forbidden is not None:
                 os.environ[_INIT_AT_FORK] = forbidden
@@ -62,7 +63,7 @@ class OpenMP:
 
         A waiting thread keeps its core busy, by default for 200 ms; `KMP_BLOCKTIME` and `OMP_WAIT_POLICY` may say less.
         """
-        if self._block is not None and self._blocks is not None and self._blocks() > milliseconds:
+        if self._block is not None and self._block_time > milliseconds:
             self._block(milliseconds)
 
     @property

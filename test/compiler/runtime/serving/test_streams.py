@@ -99,7 +99,7 @@ def test_a_request_is_what_a_run_is(mlp: stepwell.CompiledModel) -> None:
 
 
 def test_every_kind_of_model_has_streams() -> None:
-    for name in ("free", "valued", "late", "loop", "append"):
+    for name in ("valued", "late", "loop"):
         case = CASES[name]
         model = stepwell.compile(case.model, threads=1, specialise="never")
         with model.streams(2) as streams:
