@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import check_ops
 import crossed_ops
 import crossing
 import pytest
@@ -23,3 +24,9 @@ def test_ops_on_another_machine(target: str, every: int, tmp_path: Path, monkeyp
     assert len(cases) > 500 / every
     wrong = crossed_ops.problems(cases, target, tmp_path)
     assert not wrong, "\n".join(f"{name}: {what}" for name, what in wrong.items())
+
+
+def test_the_script_runs_cases_on_another_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    crossing.needed("riscv64-v")
+    assert check_ops.main(["--op", "exp", "--row", "1", "--machine", "riscv64-v"]) == 0
+    assert "riscv64-v, plain: 1 cases, 0 wrong" in capsys.readouterr().out
