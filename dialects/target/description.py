@@ -73,7 +73,7 @@ class Target:
         """A digest of everything that code depends on: equal for machines without a `difference`."""
         import hashlib  # imported here, because OpenSSL takes long to load
 
-        values = [getattr(self, name) for name in _DECISIVE]
+        values = [getattr(self, name) for name in _DECISIVE if name != "reproducible" or self.reproducible]
         return hashlib.sha256(repr([sorted(v) if isinstance(v, frozenset) else v for v in values]).encode()).hexdigest()[:16]
 
     def difference(self, other: "Target") -> str | None:

@@ -7,6 +7,9 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target import registry
 from stepwell.dialects.target.description import Target
 
+_OPTIONS = ("deciding", "reproducible")
+"""What a compilation is asked for, and no property of the machine: by default nothing."""
+
 
 class UnnamedTarget(Target):
     """A machine that nobody may know anything of."""
@@ -15,7 +18,7 @@ class UnnamedTarget(Target):
         pass  # it has none of the fields
 
     def __getattribute__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name in _OPTIONS:
             return object.__getattribute__(self, name)
         raise InputError(
             f"a pass asks for '{name}' of the target, and the RUN line names no target: the result would depend on the machine. "
