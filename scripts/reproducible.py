@@ -5,7 +5,7 @@
 
 NAME is one of the networks of test/support/reproducible_models.py, a small version of a network of the zoo (default: all). `--ops` compares N rows of
 test cases of each op, `--random N` random networks of convolutions and of products. Targets that this machine runs are called directly; those of
-other machines run as bundles in qemu, if it and a cross compiler are installed. `--default` compiles without the option, which shows what it changes.
+other machines run as bundles in qemu or Node, if these and a cross compiler are installed. `--default` compiles without the option, which shows what it changes.
 The status is 1 if results differ.
 """
 
@@ -37,7 +37,8 @@ def main() -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # avoids spinning when two threads share a core
     from crossing import OTHERS, why_not_here
     from guarded import NAMED
-    from reproducible_models import MODELS, write_golden
+    from node_bundles import why_no_modules
+    from reproducible_models import MODELS, WASM, write_golden
 
     parser = argparse.ArgumentParser(description="Compare the bits of reproducible results between targets.")
     parser.add_argument("models", nargs="*", metavar="NAME|FILE", help=f"an ONNX file of known sizes, or one of {', '.join(MODELS)} (default: all)")
@@ -50,11 +51,12 @@ def main() -> int:
     parser.add_argument("--golden", action="store_true", help="write the digests that tests expect")
     options = parser.parse_args()
     threads = tuple(map(int, options.threads.split(",")))
-    known = [name for name in LEVELS if name in NAMED] + [name for name in OTHERS if why_not_here(name) is None]
+    others = {name: why_not_here(name) for name in OTHERS} | {WASM: why_no_modules()}
+    known = [name for name in LEVELS if name in NAMED] + [name for name, reason in others.items() if reason is None]
     for name in options.target or ():
-        if name not in (*NAMED, *OTHERS):
-            parser.error(f"no target {name} that can be run; there are {', '.join((*NAMED, *OTHERS))}")
-        if name in OTHERS and (reason := why_not_here(name)) is not None:
+        if name not in (*NAMED, *others):
+            parser.error(f"no target {name} that can be run; there are {', '.join((*NAMED, *others))}")
+        if (reason := others.get(name)) is not None:
             parser.error(reason)
     if options.golden:
         write_golden()
@@ -123,7 +125,7 @@ def drawn(kind: str, count: int, seed: int) -> "list[Example]":
 
 def compare(case: "Case", targets: Sequence[str], threads: Sequence[int], *, reproducible: bool) -> bool:
     """Print the digest of a model's results for each target and number of threads, and where they differ. Returns whether they are the same."""
-    from reproducible_models import digest, outputs_of
+    from reproducible_models import WASM, digest, outputs_of
 
     print(case.name, flush=True)
     case = replace(case, options={**case.options, "reproducible": reproducible, "specialise": "never"})
@@ -131,7 +133,7 @@ def compare(case: "Case", targets: Sequence[str], threads: Sequence[int], *, rep
     are_same = True
     for target in targets:
         with tempfile.TemporaryDirectory() as folder:
-            for count in threads:
+            for count in threads if target != WASM else (1,):
                 arrays = outputs_of(case, target, Path(folder) / str(count), count)
                 first = first or arrays
                 where = difference(first, arrays)

@@ -26,10 +26,15 @@ class NodeError:
 
 def needs_node() -> str:
     """Node; skips the test where it or the compiler for modules is missing."""
-    node = shutil.which("node")
-    if node is None or shutil.which("clang") is None or shutil.which("wasm-ld") is None:
-        pytest.skip("there is no node, clang or wasm-ld (apt install nodejs clang lld wasi-libc libclang-rt-dev-wasm32)")
-    return node
+    if (reason := why_no_modules()) is not None:
+        pytest.skip(reason)
+    return "node"
+
+
+def why_no_modules() -> str | None:
+    """Why modules cannot be built and run on this machine; None if they can."""
+    missing = [name for name in ("node", "clang", "wasm-ld") if shutil.which(name) is None]
+    return f"there is no {' or '.join(missing)} (apt install nodejs clang lld wasi-libc libclang-rt-dev-wasm32)" if missing else None
 
 
 def run_in_node(bundles: Sequence[tuple[Path, Sequence[Feed | None]]], folder: Path) -> list[list[dict[str, np.ndarray] | NodeError]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import crossing
 import native_ops
+import node_bundles
 import numpy as np
 import onnx
 from bundle_models import Case
@@ -24,6 +25,7 @@ IMAGE = 64
 IMAGES = ("densenet121", "mobilenetv2", "resnet50v2", "squeezenet")
 """The networks whose images may have another size: they have no weights for positions."""
 SEQUENCES = ("detector", "encoder", "gpt", "llama", "ocr", "translator")
+WASM = "wasm32-simd128"
 RUNS = 2
 """Runs of a network with free sizes, each of other sizes."""
 GOLDEN = ("detector", "encoder", "gpt", "llama", "mobilenetv2", "ocr", "squeezenet", "translator")
@@ -82,12 +84,23 @@ def without_payloads(array: np.ndarray) -> np.ndarray:
 
 def outputs_of(case: Case, target: str, folder: Path, threads: int = 1) -> list[np.ndarray]:
     """The outputs of all runs of a case on a target: called directly if it is of this machine, else by a bundle that is built in `folder`."""
-    if target in crossing.OTHERS:
+    if target in (*crossing.OTHERS, WASM):
         folder.mkdir(parents=True, exist_ok=True)
-        return crossing.outputs_of(case, target, folder, threads=threads)
+        return module_outputs(case, folder) if target == WASM else crossing.outputs_of(case, target, folder, threads=threads)
     options = {"target": target, **case.options}
     model = stepwell.compile(case.model, threads=threads, cache=False, **options)
     return [array for feed in case.feeds for array in model.run(feed).values()]
+
+
+def module_outputs(case: Case, folder: Path) -> list[np.ndarray]:
+    """The outputs of all runs of a case by a module of WebAssembly, which has one thread."""
+    made = stepwell.bundle(case.model, folder / case.name, prefix=case.name, target=WASM, **case.options)
+    [runs] = node_bundles.run_in_node([(made, case.feeds)], folder)
+    outputs = []
+    for run in runs:
+        assert isinstance(run, dict), f"{case.name}: {run}"
+        outputs += run.values()
+    return outputs
 
 
 def reproducible(case: Case) -> Case:
