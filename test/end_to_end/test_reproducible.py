@@ -10,6 +10,7 @@ import onnx
 import pytest
 from bundle_models import HEAD, Case
 from guarded import NAMED
+from node_bundles import why_no_modules
 from op_cases import with_cases
 from reproducible_models import GOLDEN, WASM, digest, golden, model_of, op_differences, outputs_of, reproducible
 
@@ -45,22 +46,27 @@ def rows_case() -> Case:
     return reproducible(Case("rows", bundle_models.with_weights(ROWS, one=np.array([1])), feeds))
 
 
-def numbers(count: int) -> np.ndarray:
+def numbers(count: int, dtype: type[np.floating]) -> np.ndarray:
     """Floats whose products and sums are hard to round: of few bits and of many, large, small and subnormal ones, and special values."""
-    few = RANDOM.integers(-(1 << 13), 1 << 13, count) * 2.0 ** RANDOM.integers(-30, 30, count)
-    bits = RANDOM.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
-    tiny = RANDOM.integers(-(1 << 20), 1 << 20, count) * 2.0 ** RANDOM.integers(-149, -60, count)
-    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2.0**-149, -(2.0**-126), np.finfo(np.float32).max])
-    return np.concatenate([few, bits, tiny, special]).astype(np.float32)
+    info, bits = np.finfo(dtype), np.dtype(f"u{np.dtype(dtype).itemsize}")
+    most, least = 1 << (info.nmant // 2 + 2), int(info.minexp)
+    few = RANDOM.integers(-most, most, count) * 2.0 ** RANDOM.integers(-30, 30, count)
+    many = RANDOM.integers(0, np.iinfo(bits).max, count, bits, endpoint=True).view(dtype)
+    tiny = RANDOM.integers(-(1 << 20), 1 << 20, count) * 2.0 ** RANDOM.integers(least - info.nmant, least // 2, count)
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, info.smallest_subnormal, -info.tiny, info.max])
+    return np.concatenate([few, many, tiny, special]).astype(dtype)
 
 
 @pytest.mark.skipif(len(LEVELS) < 2, reason="compares code without fused multiply-adds with such an instruction")
-def test_fused_multiply_adds_are_those_of_the_instruction() -> None:
-    a, b, c = (numbers(count) for count in (200, 100, 100))
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_fused_multiply_adds_are_those_of_the_instruction(kind: str, tmp_path: Path) -> None:
+    dtype = np.float32 if kind == "float" else np.float64
+    a, b, c = (numbers(count, dtype) for count in (200, 100, 100))
     x, y = np.stack([np.ones_like(a), a], axis=1), np.stack([c, b])  # 1 * c, then a * b is added to it
-    case = reproducible(Case("products", onnx.parser.parse_model(PRODUCTS), [{"x": x, "y": y}]))
-    [emulated], [real] = (outputs_of(case, target, Path()) for target in (LEVELS[0], LEVELS[-1]))
-    assert digest([emulated]) == digest([real])
+    case = reproducible(Case("products", onnx.parser.parse_model(PRODUCTS.replace("float", kind)), [{"x": x, "y": y}]))
+    [real] = outputs_of(case, LEVELS[-1], tmp_path)
+    for target in (LEVELS[0], *([WASM] if why_no_modules() is None else [])):
+        assert digest(outputs_of(case, target, tmp_path)) == digest([real]), target
     with np.errstate(all="ignore"):
         assert (real != (a[:, None] * b + c))[np.isfinite(real)].any(), "no product needs the digits that rounding it loses"
 
