@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import environment
-import numpy as np
 
 if TYPE_CHECKING:
+    import numpy as np
     from bundle_models import Case
     from random_models.comparison import Example
 
@@ -87,7 +87,7 @@ def cases(options: argparse.Namespace) -> "Iterator[Case]":
             yield Case(Path(name).stem.replace("-", "_"), onnx.load(name), [random_feed(Path(name))])
 
 
-def random_feed(path: Path) -> dict[str, np.ndarray]:
+def random_feed(path: Path) -> "dict[str, np.ndarray]":
     """Random data for a model whose inputs have known sizes."""
     import stepwell
     from stepwell.analysis.random_inputs import random_array
@@ -129,7 +129,7 @@ def compare(case: "Case", targets: Sequence[str], threads: Sequence[int], *, rep
 
     print(case.name, flush=True)
     case = replace(case, options={**case.options, "reproducible": reproducible, "specialise": "never"})
-    first: list[np.ndarray] | None = None
+    first: "list[np.ndarray] | None" = None
     are_same = True
     for target in targets:
         with tempfile.TemporaryDirectory() as folder:
@@ -142,8 +142,9 @@ def compare(case: "Case", targets: Sequence[str], threads: Sequence[int], *, rep
     return are_same
 
 
-def difference(expected: Sequence[np.ndarray], got: Sequence[np.ndarray]) -> str | None:
+def difference(expected: "Sequence[np.ndarray]", got: "Sequence[np.ndarray]") -> str | None:
     """The first element that differs, as text; None if all are the same."""
+    import numpy as np
     from reproducible_models import without_payloads
 
     for number, (want, have) in enumerate(zip(expected, got, strict=True)):
@@ -176,5 +177,5 @@ def compare_ops(rows: int, targets: Sequence[str], threads: Sequence[int]) -> in
 
 
 if __name__ == "__main__":
-    environment.need(__doc__, "test", "hypothesis", "onnx", "pytest")
+    environment.need(__doc__, "test", "hypothesis", "pytest", for_help=(*environment.BASE, "pytest"))
     sys.exit(main())
