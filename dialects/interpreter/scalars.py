@@ -89,6 +89,12 @@ def lesser(x: Array, y: Array) -> Array:
     return -greater(-x, -y)
 
 
+def fused(x: Array, y: Array, z: Array) -> Array:
+    """`x * y + z` of a type at least twice as wide (for f64, as wide as the machine has), rounded to that of the operands."""
+    wide = np.longdouble if x.dtype.itemsize > 2 else np.float64
+    return np.asarray(np.asarray(x, wide) * np.asarray(y, wide) + np.asarray(z, wide)).astype(x.dtype)
+
+
 def half_away(x: Array) -> Array:
     """The nearest integer, halves away from 0."""
     whole = np.trunc(x)
@@ -113,7 +119,7 @@ ARITHMETIC: dict[str, Function] = {
     "math.log2": np.log2, "math.log10": np.log10, "math.sin": np.sin, "math.cos": np.cos, "math.tan": np.tan, "math.asin": np.arcsin,
     "math.acos": np.arccos, "math.atan": np.arctan, "math.atan2": np.arctan2, "math.sinh": np.sinh, "math.cosh": np.cosh, "math.tanh": np.tanh,
     "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.erf": numerics.erf, "math.powf": numerics.power,
-    "math.fma": lambda x, y, z: x * y + z, "math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite,
+    "math.fma": fused, "math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite,
 }  # fmt: skip
 
 
