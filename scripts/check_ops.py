@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import environment
 
@@ -90,8 +91,8 @@ def problems_on(machine: str, batch: "list[Instance]") -> dict[str, str]:
     """What is wrong with cases on another machine."""
     import crossed_ops
 
-    os.environ.setdefault("CFLAGS", "-O0")  # compiling the run time in C takes most of the time otherwise
-    with tempfile.TemporaryDirectory() as folder:
+    quickly = {"CFLAGS": os.environ.get("CFLAGS", "-O0")}  # compiling the run time in C takes most of the time otherwise
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, quickly):
         return crossed_ops.problems(batch, machine, Path(folder))
 
 

@@ -5,8 +5,8 @@
 
 NAME is one of the networks of test/support/reproducible_models.py, a small version of a network of the zoo (default: all). `--ops` compares N rows of
 test cases of each op, `--random N` random networks of convolutions and of products. Targets that this machine runs are called directly; those of
-other machines run as bundles in qemu or Node, if these and a cross compiler are installed. `--default` compiles without the option, which shows what it changes.
-The status is 1 if results differ.
+other machines run as bundles in qemu or Node, if these and a cross compiler are installed. `--default` compiles without the option, which shows what
+it changes. The status is 1 if results differ.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def compare(case: "Case", targets: Sequence[str], threads: Sequence[int], *, rep
 
     print(case.name, flush=True)
     case = replace(case, options={**case.options, "reproducible": reproducible, "specialise": "never"})
-    first: "list[np.ndarray] | None" = None
+    first: list[np.ndarray] | None = None
     are_same = True
     for target in targets:
         with tempfile.TemporaryDirectory() as folder:

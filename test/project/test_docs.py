@@ -103,7 +103,8 @@ def test_files_that_pages_name_are_there() -> None:
     wrong = []
     for page in PAGES:
         for line in code_of(page):
-            for path in re.findall(r"(?<![\w/.-])((?:compiler|dialects|passes|scripts|test|docs|examples)/[\w/.*-]+)", re.sub(r" -o \S+", "", line)):  # `-o` writes
+            read = re.sub(r" -o \S+", "", line)  # `-o` names what a command writes
+            for path in re.findall(r"(?<![\w/.-])((?:compiler|dialects|passes|scripts|test|docs|examples)/[\w/.*-]+)", read):
                 if not any(ROOT.glob(path.rstrip("./"))):
                     wrong.append(f"{page.name}: {path}")
         wrong += [f"{page.name}: {name}" for name in re.findall(r'\(README, "([^"]*)"', page.read_text())]  # a link is looked at, this is not

@@ -96,7 +96,7 @@ def module_outputs(case: Case, folder: Path) -> list[np.ndarray]:
     """The outputs of all runs of a case by a module of WebAssembly, which has one thread."""
     made = stepwell.bundle(case.model, folder / case.name, prefix=case.name, target=WASM, **case.options)
     [runs] = node_bundles.run_in_node([(made, case.feeds)], folder)
-    outputs = []
+    outputs: list[np.ndarray] = []
     for run in runs:
         assert isinstance(run, dict), f"{case.name}: {run}"
         outputs += run.values()
