@@ -155,14 +155,13 @@ CHILD = """
 import json, os, sys, time
 import numpy as np
 from pathlib import Path
+from benchmark.system import resident
 from stepwell.bundling.interface import ALLOCATE, Interface, Tensor
 from stepwell.bundling.manifest import read_manifest
 from stepwell.dialects.support.buffers import address
 
-def resident(mapped=None):
-    '''Bytes in memory, of the whole process or of a file that it maps.'''
-    if mapped is None:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def in_memory(mapped):
+    '''Bytes in memory of a file that this process maps.'''
     parts, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:
@@ -178,7 +177,7 @@ before, start = resident(), time.perf_counter()
 interface = Interface(folder / f"lib{manifest.name}.so", manifest.name)
 model = interface.open(os.fsencode(weights), verify=True, copied=False)
 seconds = time.perf_counter() - start
-found = {"seconds": seconds, "opened": resident() - before, "touched": resident(weights), "weights": manifest.weights.bytes}
+found = {"seconds": seconds, "opened": resident() - before, "touched": in_memory(weights), "weights": manifest.weights.bytes}
 contexts = [interface.context(model, 1, ALLOCATE(0)) for _ in range(callers)]
 for context in contexts:
     sides, arrays = [], []
@@ -192,7 +191,7 @@ for context in contexts:
     status = interface.run(context, *sides)
     if status:
         raise interface.error(status, context)
-found |= {"run": resident() - before, "read": resident(weights)}
+found |= {"run": resident() - before, "read": in_memory(weights)}
 found["contexts"] = sum(interface.context_bytes(context) for context in contexts)
 print(json.dumps(found))
 """
@@ -200,7 +199,9 @@ print(json.dumps(found))
 
 def child(folder: Path, callers: int) -> dict[str, float]:
     """Open a bundle in a process of its own, and run it once in each of so many contexts; returns seconds and bytes."""
-    done = subprocess.run([sys.executable, "-c", CHILD, str(folder), str(callers)], capture_output=True, text=True, check=False)
+    paths = [str(Path(__file__).resolve().parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, "-c", CHILD, str(folder), str(callers)], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return dict(json.loads(done.stdout.splitlines()[-1]))

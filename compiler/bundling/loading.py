@@ -184,7 +184,7 @@ class _ContextRunner:
     """Runs a bundle for one stream: see `Runner`."""
 
     def __init__(self, model: BundledModel, threads: int, *, spins: bool) -> None:
-        self._model, self._interface = model, model._interface
+        self._interface = model._interface
         self._context: _Context | None = _Context(model, self._interface, threads, spins=spins)
         self._run = functools.partial(model._by_name, functools.partial(model._run_in, self._context))
 

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from bundle_models import Case
 from op_closeness import meaningful
+from small_networks import small_image, small_network
 
 import networks
 import stepwell
@@ -20,10 +21,8 @@ from stepwell.dialects.support.files import write_atomically
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
 
-IMAGE = 64
-"""Rows and columns of an image: few, and still several positions in the last convolutions."""
 IMAGES = ("densenet121", "mobilenetv2", "resnet50v2", "squeezenet")
-"""The networks whose images may have another size: they have no weights for positions."""
+"""The networks of images."""
 SEQUENCES = ("detector", "encoder", "gpt", "llama", "ocr", "translator")
 WASM = "wasm32-simd128"
 RUNS = 2
@@ -36,12 +35,9 @@ DIGESTS = Path(__file__).resolve().parents[1] / "reproducible.json"
 
 def small_image_network(name: str) -> Case:
     """A network of the zoo for a small image, and one such image."""
-    model = networks.build(name)
+    model = small_network(name)
     [image] = model.graph.input
-    for dim in image.type.tensor_type.shape.dim[2:]:
-        dim.dim_value = IMAGE
-    model.graph.ClearField("value_info")
-    return Case(name, model, [{image.name: networks.image(seed=1)[:, :, :IMAGE, :IMAGE]}])
+    return Case(name, model, [{image.name: small_image(1)}])
 
 
 def free_network(name: str) -> Case:
